@@ -1,0 +1,322 @@
+"""The `harbor-pack` command: parse the command line, call the rooms, print. No logic of its own.
+
+What a command reports goes to standard output (a table, or JSON with ``--json``); problems and progress go to standard
+error. Heavy libraries are imported where they are used, so that a build with nothing to do starts fast.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harbor_tasks import __version__
+from harbor_tasks.errors import AuthorError, HarborPackError, InterruptedRun, Problem, display_path, printable
+
+if TYPE_CHECKING:
+    from harbor_tasks.environments.base import Event
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Pack evaluations of coding agents into Harbor tasks with the same tool policy everywhere.",
+)
+
+EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
+Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
+Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
+Cases = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="only this case (repeatable)")]
+
+
+def main() -> None:
+    """Run the command and end the process with its exit code; no traceback for what the author can mend."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        app(standalone_mode=True)
+    except AuthorError as error:
+        print_problems(error.problems)
+        raise SystemExit(error.exit_code) from None
+    except HarborPackError as error:
+        complain(f"error: {error}")
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        complain("interrupted")
+        raise SystemExit(InterruptedRun.exit_code) from None
+    except BrokenPipeError:  # the reader of our output went away: not our fault, and nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def complain(text: str) -> None:
+    """One line on standard error, safe for a terminal."""
+    print(printable(text), file=sys.stderr)
+
+
+def print_problems(problems: Iterable[Problem]) -> None:
+    """All problems, warnings first, so that what stops the command is read last; then their count."""
+    found = sorted(problems, key=lambda p: p.level == "error")
+    for problem in found:
+        complain(f"{problem.level}: {problem}")
+    errors = sum(p.level == "error" for p in found)
+    if errors > 1:
+        complain(f"{errors} errors")
+
+
+def print_json(data: object) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def version_wanted(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        print(f"harbor-pack {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def harbor_pack(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=version_wanted, is_eager=True, help="print the version and exit")
+    ] = False,
+) -> None:
+    """Pack evaluations of coding agents into Harbor tasks with the same tool policy everywhere."""
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="a new or empty folder")],
+    as_json: Json = False,
+) -> None:
+    """Write a small working eval into DIR."""
+    from harbor_tasks.scaffold import init as write_starter
+
+    written = write_starter(directory)
+    if as_json:
+        print_json({"directory": str(directory), "files": [str(p) for p in written]})
+        return
+    for path in written:
+        print(display_path(path))
+    print(f"next: harbor-pack run {display_path(directory)} --agent replay")
+
+
+@app.command()
+def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_json: Json = False) -> None:
+    """Say all errors and warnings of an eval, and what each `match` became; write nothing."""
+    from harbor_tasks.tasks.build import check as check_eval
+
+    report = check_eval(eval_path, strict=strict, only=tuple(case or ()))
+    if as_json:
+        print_json(
+            {
+                "problems": [p.as_json() for p in report.problems],
+                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
+                "cases": report.cases,
+                "not_packed": list(report.not_packed),
+            }
+        )
+    else:
+        print_problems(report.problems)
+        print_matches(report.matches)
+        print(f"{plural(report.cases, 'case')}, {plural(len(report.problems.errors), 'error')}, "
+              f"{plural(len(report.problems.warnings), 'warning')}")  # fmt: skip
+    if report.problems.errors:
+        raise typer.Exit(AuthorError.exit_code)
+
+
+@app.command()
+def build(
+    eval_path: EvalPath,
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="where the task directories go")],
+    case: Cases = None,
+    strict: Strict = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes that render (default: by size)")] = None,
+    as_json: Json = False,
+) -> None:
+    """Render each case into a Harbor task directory; unchanged ones are left as they are."""
+    from harbor_tasks.tasks.build import build as build_eval
+
+    with progress_bar("build") as advance:
+        report = build_eval(eval_path, out, only=tuple(case or ()), strict=strict, jobs=jobs, progress=advance)
+    if as_json:
+        print_json(
+            {
+                "out": str(report.out), "tasks": report.tasks, "written": report.written,
+                "unchanged": report.unchanged, "removed": report.removed, "seconds": round(report.seconds, 3),
+                "problems": [p.as_json() for p in report.problems],
+                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
+            }
+        )  # fmt: skip
+        return
+    print_problems(report.problems)
+    print_matches(report.matches)
+    removed = f", {report.removed} removed" if report.removed else ""
+    counts = "nothing changed" if not report.written and not report.removed else f"{report.written} written{removed}"
+    print(f"{plural(report.tasks, 'task')} in {display_path(report.out)}: {counts}")
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+def run(
+    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
+    environment: Annotated[str, typer.Option("--env", metavar="NAME", help="where the trials run: local")] = "local",
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="NAME", help="who works: oracle (the solutions), replay (recorded calls)")
+    ] = "replay",
+    parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
+    attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
+    case: Cases = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="JOB", help="go on with this job: finished trials are kept")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
+    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    as_json: Json = False,
+) -> None:
+    """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
+    from harbor_tasks.environments.base import RunOptions
+    from harbor_tasks.environments.jobs import run_job
+
+    options = RunOptions(
+        environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
+        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir,
+    )  # fmt: skip
+    tasks = built_tasks(source, jobs_dir, tuple(case or ()))
+    job = run_job(tasks, options, on_event=print_event)
+    raise typer.Exit(print_job(job, as_json))
+
+
+@app.command()
+def probe(
+    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
+    environment: Annotated[str, typer.Option("--env", metavar="NAME", help="where: local")] = "local",
+    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
+    as_json: Json = False,
+) -> None:
+    """Force each probe's call through the built policy and compare the decision; list the routes around it."""
+    from harbor_tasks.proving import prove
+
+    report = prove(built_tasks(source, jobs_dir, ()), environments=tuple(environment.split(",")))
+    if as_json:
+        print_json(report.as_json())
+    else:
+        print_rich(report.tables())
+    raise typer.Exit(report.exit_code)
+
+
+@app.command()
+def report(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the job")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file that shows a job; print its table."""
+    from harbor_tasks.results.report import write_html
+
+    path = write_html(job, output)
+    print_job(job, as_json)
+    complain(f"report: {display_path(path)}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what is missing on this machine, and how to get it."""
+    from harbor_tasks.doctor import diagnose
+
+    findings = diagnose()
+    if as_json:
+        print_json([{"name": f.name, "ok": f.ok, "detail": f.detail, "how": f.how} for f in findings])
+        return
+    for finding in findings:
+        how = "" if finding.ok or not finding.how else f"; {finding.how}"
+        print(printable(f"{'ok' if finding.ok else 'missing':8}{finding.name:18}{finding.detail}{how}"))
+
+
+def built_tasks(source: Path, jobs_dir: Path, cases: tuple[str, ...]) -> Path:
+    """The folder of built tasks: ``source`` itself, or the build of the eval that it is."""
+    if source.is_file() or (source / "eval.yaml").is_file():
+        from harbor_tasks.tasks.build import build as build_eval
+
+        name = (source if source.is_dir() else source.parent).resolve().name or "eval"
+        with progress_bar("build") as advance:
+            built = build_eval(source, jobs_dir / "built" / name, only=cases, progress=advance)
+        print_problems(built.problems)
+        return built.out
+    if not source.exists():
+        raise AuthorError(f"{source}: no such file or folder; name an eval.yaml or a folder that `build` wrote")
+    return source
+
+
+def print_matches(matches: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+    """What each `match` text became: its tool patterns."""
+    for match, patterns in matches:
+        words = " ".join(match.split())
+        short = words if len(words) <= 60 else words[:59] + "…"
+        print(printable(f"match {short!r} -> {', '.join(patterns)}"))
+
+
+def print_event(event: Event) -> None:
+    """One line of a running job on standard error."""
+    complain(str(event))
+
+
+def print_job(job: Path, as_json: bool) -> int:
+    """Print a job's table or JSON; returns its exit code."""
+    from harbor_tasks.results.collect import collect_job
+    from harbor_tasks.results.report import job_json, job_tables
+
+    summary = collect_job(job)
+    if as_json:
+        print_json(job_json(summary))
+    else:
+        print_rich(job_tables(summary))
+    return summary.exit_code
+
+
+def print_rich(renderables: Iterable[Any]) -> None:
+    """Tables on standard output, as wide as the terminal; plain text when it is no terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100, emoji=False, markup=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+class progress_bar:  # noqa: N801 - reads as a function in a with statement
+    """A Rich progress bar on a terminal's standard error; elsewhere nothing at all."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._progress: Any = None
+
+    def __enter__(self) -> Callable[[int, int], None] | None:
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._progress = Progress(console=Console(stderr=True), transient=True)
+        self._progress.start()
+        bar = self._progress.add_task(self.label, total=None)
+        return lambda done, total: self._progress.update(bar, completed=done, total=total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def plural(count: int, word: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+if __name__ == "__main__":
+    main()
