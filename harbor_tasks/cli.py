@@ -215,7 +215,9 @@ def probe(
 @app.command()
 def report(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the job")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the job")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file that shows a job; print its table."""

@@ -135,7 +135,7 @@ class MachineError(HarborPackError):
     exit_code = 3
 
 
-class InterruptedRun(HarborPackError):
+class InterruptedRun(HarborPackError):  # noqa: N818 - an interruption is no error of anybody
     """Ctrl-C or SIGTERM ended the run; what was finished is kept."""
 
     exit_code = 130
@@ -151,6 +151,4 @@ def display_path(path: Path) -> str:
 
 def printable(text: str) -> str:
     """The text without what would drive a terminal (control characters, lone surrogates); newlines and tabs stay."""
-    return "".join(
-        ch if ch in "\n\t" or (ch.isprintable() and not "\ud800" <= ch <= "\udfff") else f"\\x{ord(ch):02x}" for ch in text
-    )
+    return "".join(ch if ch in "\n\t" or ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)

@@ -22,7 +22,7 @@ def resource(*parts: str) -> Path:
 
 @cache
 def script_module(name: str) -> ModuleType:
-    """A script of ``interceptor/`` as a module, so that the package uses the sandbox's own code instead of a copy of it."""
+    """A script of ``interceptor/`` as a module, so that the package uses the sandbox's own code and no copy of it."""
     path = resource("interceptor", f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"harbor_pack_sandbox_{name}", path)
     if spec is None or spec.loader is None:
