@@ -1,0 +1,360 @@
+"""Trials and jobs as data, where they lie on disk, and the contracts between jobs, environments and agents.
+
+A job's folder (DESIGN.md, "Verifier, judges, reward, job")::
+
+    jobs/<id>/job.json  trials/<opaque>/{trial.json, transcript.jsonl, interceptions.jsonl, verifier/, workspace/,
+                        home/, agent.log, verifier.log}
+
+With steps, ``steps/<step>/`` in the trial's folder holds each step's transcript, run.json, logs and verifier/; what
+lies at the top is the whole transcript and the last step's verifier.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harbor_tasks.errors import AuthorError
+
+TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
+ErrorKind = Literal["agent", "environment", "verifier", "timeout", "tampered"]
+JobStatus = Literal["running", "finished", "interrupted"]
+FINISHED: frozenset[TrialStatus] = frozenset({"scored", "unjudged"})
+"""What `--resume` keeps: the agent worked and the verifier reported."""
+
+
+_R = TypeVar("_R", bound="Record")
+
+
+class Record(BaseModel):
+    """A part of a job's or trial's file: not changed once made; keys of a later version are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TrialError(Record):
+    """Why a trial has no score, or none to trust: whose fault it was and what happened."""
+
+    kind: ErrorKind
+    message: str
+
+
+class JudgeResult(Record):
+    """What one judge said, as the verifier wrote it: ``value`` on its own scale, ``normalized`` in 0 to 1."""
+
+    name: str
+    kind: str = ""
+    status: Literal["ok", "error", "skipped", "pending"]
+    value: Any = None
+    normalized: float | None = None
+    passed: bool | None = None
+    reason: str | None = None
+    error: str | None = None
+    seconds: float | None = None
+
+
+class Calls(Record):
+    """How many tool calls a trial made, and what became of the intercepted ones."""
+
+    total: int = 0
+    denied: int = 0
+    answered: int = 0
+    guessed: int = 0
+    rewritten: int = 0
+
+
+class StepResult(Record):
+    """One step of a trial; a step that was never reached is ``pending``."""
+
+    id: str
+    status: TrialStatus
+    reward: float | None = None
+    judges: tuple[JudgeResult, ...] = ()
+    error: TrialError | None = None
+    exit_code: int | None = None
+    duration_s: float | None = None
+
+
+class Trial(Record):
+    """One run of one task by one agent: the content of ``trial.json``. Times are ISO 8601 in UTC."""
+
+    id: str
+    task: str = Field(description="the task's directory, below the job's source")
+    name: str = Field(description="org/id, as in task.toml")
+    case_id: str
+    agent: str
+    environment: str
+    attempt: int
+    digest: str
+    status: TrialStatus
+    reward: float | None = None
+    judges: tuple[JudgeResult, ...] = ()
+    unjudged: tuple[str, ...] = Field(default=(), description="judges that the reward needs and that did not report")
+    error: TrialError | None = None
+    sealed: bool = False
+    warnings: tuple[str, ...] = ()
+    started: str | None = None
+    finished: str | None = None
+    duration_s: float | None = Field(default=None, description="the agent's own time")
+    exit_code: int | None = None
+    cost_usd: float | None = None
+    calls: Calls = Calls()
+    versions: dict[str, str] = {}
+    steps: tuple[StepResult, ...] = ()
+
+
+class Expected(Record):
+    """A trial that the job has to bring: known before the first one starts."""
+
+    trial: str
+    task: str
+    name: str
+    case_id: str
+    attempt: int
+    digest: str
+
+
+class Job(Record):
+    """A set of trials: the content of ``job.json``."""
+
+    schema_: int = Field(default=1, alias="schema")
+    id: str
+    name: str
+    source: str = Field(description="the folder of built tasks")
+    agent: str
+    environment: str
+    attempts: int
+    created: str
+    status: JobStatus
+    sealed: bool = False
+    expected: tuple[Expected, ...]
+    not_enforced: tuple[str, ...] = Field(default=(), description="what the eval asks for and this environment lacks")
+    errors: tuple[str, ...] = Field(default=(), description="faults of the job itself, as a failed after_all hook")
+    manifest: dict[str, Any] = Field(default={}, description="what reports need of build.json: judges, thresholds …")
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the user asked of `run`."""
+
+    environment: str = "local"
+    agent: str = "replay"
+    parallel: int | None = None
+    """Trials at a time; without it the eval's ``execution.parallelism``."""
+    attempts: int = 1
+    cases: tuple[str, ...] = ()
+    resume: Path | None = None
+    """The folder of a job to go on with."""
+    dry_run: bool = False
+    jobs_dir: Path = Path("jobs")
+    project: Path | None = None
+    """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the user may want to see while a job runs; the text is one line."""
+
+    kind: Literal["job", "warning", "planned", "started", "finished", "interrupted"]
+    text: str
+    trial: Trial | None = None
+    done: int = 0
+    total: int = 0
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}" if self.kind == "warning" else self.text
+
+
+class Stop:
+    """The wish to end what runs: first in good order, then at once. Shared between threads."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._now = threading.Event()
+
+    def ask(self) -> None:
+        """End the running trials in good order; asked a second time: at once."""
+        if self._wanted.is_set():
+            self._now.set()
+        self._wanted.set()
+
+    @property
+    def wanted(self) -> bool:
+        """Nothing new may start, what runs has to end."""
+        return self._wanted.is_set()
+
+    @property
+    def now(self) -> bool:
+        """No more grace."""
+        return self._now.is_set()
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an agent finds its things: paths as its own process sees them."""
+
+    workspace: Path
+    home: Path
+    settings: Path
+    transcript: Path
+    solution: Path
+    """The task's ``solution/``, there only for an agent that asks for it."""
+    instruction: Path
+    mcp_config: Path | None = None
+    step: str | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How an agent is started; the working directory is the workspace."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: Path | None = None
+
+
+class Agent(Protocol):
+    """What works on a task: it knows its command line and what a task must hold for it, not where it runs."""
+
+    name: str
+    version: str
+    needs_solution: bool
+
+    def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
+        """What the task directory lacks for this agent, as the end of a sentence; None when it can be run."""
+
+    def launch(self, places: Places) -> Launch:
+        """The command for one task, or for one of its steps."""
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """All that an environment needs to run one trial."""
+
+    expected: Expected
+    task: Path
+    """The built task directory."""
+    folder: Path
+    """The trial's own folder in the job; exists and is empty but for trial.json."""
+    agent: Agent
+
+
+class Environment(Protocol):
+    """A place where trials run: stage → seal → self-test → agent → end its processes → verifier → collect → remove."""
+
+    name: str
+    sealed: bool
+
+    def not_enforced(self) -> tuple[str, ...]:
+        """What the eval asks for and this environment cannot hold, one line each."""
+
+    def prepare(self) -> None:
+        """Check what trials need of the caller and this machine, before a job exists; AuthorError or MachineError."""
+
+    def run(self, plan: TrialPlan, stop: Stop) -> Trial:
+        """Run one trial to its end and leave nothing behind; faults become the trial's error, never an exception."""
+
+
+def now() -> str:
+    """This moment, as it stands in job.json and trial.json."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def trial_dir(job: Path, trial: str) -> Path:
+    """The folder of a trial in the job's folder."""
+    return job / "trials" / trial
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as JSON beside its place and rename it into place: a reader sees the old or the new one."""
+    text = json.dumps(record.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    beside.replace(path)
+
+
+def read_job(folder: Path) -> Job:
+    """The job of a folder; AuthorError when it is none."""
+    return _read(folder / "job.json", Job, "not the folder of a job: name one below jobs/")
+
+
+def read_trials(folder: Path) -> list[Trial]:
+    """One trial for each expected one, in the order of job.json.
+
+    One without a result is ``pending`` while the job runs; afterwards it was ``interrupted`` with the job, or it
+    ``vanished`` (DESIGN: counts as failed).
+    """
+    job = read_job(folder)
+    running = is_running(folder)
+    return [_settled(_read_trial(folder, job, wanted), job, running=running) for wanted in job.expected]
+
+
+@contextmanager
+def job_lock(folder: Path) -> Iterator[None]:
+    """Hold the job: it runs for as long as its lock is held, whatever becomes of the process."""
+    with (folder / ".lock").open("a", encoding="utf-8") as lock:
+        for last in (False, False, False, True):  # who only asks whether the job runs holds it for a moment
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if last:
+                    raise AuthorError(f"{folder}: this job is running; wait for it, or end it") from None
+                time.sleep(0.05)
+        yield
+
+
+def is_running(folder: Path) -> bool:
+    """Is the job's process alive? Asked through its lock, so a killed run is not taken for a running one."""
+    try:
+        with (folder / ".lock").open(encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # never run here
+        return False
+    return False
+
+
+def _read_trial(folder: Path, job: Job, wanted: Expected) -> Trial:
+    path = trial_dir(folder, wanted.trial) / "trial.json"
+    try:
+        return Trial.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return new_trial(wanted, job.agent, job.environment, sealed=job.sealed)
+
+
+def _settled(trial: Trial, job: Job, *, running: bool) -> Trial:
+    if trial.status != "pending" or running:
+        return trial
+    return trial.model_copy(update={"status": "interrupted" if job.status == "interrupted" else "vanished"})
+
+
+def new_trial(wanted: Expected, agent: str, environment: str, *, sealed: bool) -> Trial:
+    """The trial of which nothing is known yet."""
+    return Trial(
+        id=wanted.trial, task=wanted.task, name=wanted.name, case_id=wanted.case_id, attempt=wanted.attempt,
+        digest=wanted.digest, agent=agent, environment=environment, sealed=sealed, status="pending",
+    )  # fmt: skip
+
+
+def _read(path: Path, model: type[_R], what: str) -> _R:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError:
+        raise AuthorError(f"{path.parent}: {what}") from None
+    except ValidationError as error:
+        raise AuthorError(f"{path}: cannot be read ({error.errors()[0]['msg']}); was it edited?") from None
