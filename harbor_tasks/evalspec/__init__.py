@@ -1,1 +1,23 @@
-"""Placeholder docstring of the room."""
+"""Reads and checks what the author wrote: eval.yaml (`load_eval`) and its cases (`list_cases`, `read_case`)."""
+
+from harbor_tasks.evalspec.dataset import Case, CaseFile, inputs_of, list_cases, read_case
+from harbor_tasks.evalspec.envrefs import EnvRef, env_references
+from harbor_tasks.evalspec.load import Eval, load_eval
+from harbor_tasks.evalspec.reader import Document, load_yaml, parse_yaml
+from harbor_tasks.evalspec.schema import EvalSpec
+
+__all__ = [
+    "Case",
+    "CaseFile",
+    "Document",
+    "EnvRef",
+    "Eval",
+    "EvalSpec",
+    "env_references",
+    "inputs_of",
+    "list_cases",
+    "load_eval",
+    "load_yaml",
+    "parse_yaml",
+    "read_case",
+]
