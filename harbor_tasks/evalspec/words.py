@@ -1,0 +1,49 @@
+"""What PyYAML's syntax errors mean, in an author's words."""
+
+from __future__ import annotations
+
+import yaml
+
+QUOTE = "quote the text"
+INDENT = "check the indentation"
+ESCAPE = "use single quotes, or write \\\\"
+
+# What the parser says → what is wrong, what to do. C and Python parser word some of them differently.
+_WORDS: tuple[tuple[str, str, str], ...] = (
+    ("mapping values are not allowed", "a ': ' stands inside an unquoted text, or a key is indented too far", QUOTE),
+    ("could not find expected ':'", "a key has no ':' after it", "write 'key: value', or indent the line"),
+    ("cannot start any token", "a text starts with '@', '`' or '%', or tabs indent a line", "quote it; use spaces"),
+    ("found unexpected end of stream", "a quoted text is not closed", "add the closing quote"),
+    ("found unexpected document indicator", "a quoted text is not closed", "add the closing quote"),
+    ("found unknown escape character", "a text in double quotes holds a \\ that starts no escape", ESCAPE),
+    ("invalid unicode character escape", "an escape in double quotes names no character", ESCAPE),
+    ("invalid unicode escape", "an escape in double quotes names no character", ESCAPE),
+    ("did not find expected hexdecimal number", "an escape in double quotes names no character", ESCAPE),
+    ("expected ',' or ']'", "a list in [ ] is not closed, or a comma is missing", "add ',' or ']'"),
+    ("expected ',' or '}'", "a mapping in { } is not closed, or a comma is missing", "add ',' or '}'"),
+    ("expected '-' indicator", "a list item is expected here, or the line is not indented as the list is", INDENT),
+    ("expected <block end>", "the line is not indented as the lines above it are", INDENT),
+    ("expected key", "the line is not indented as the keys above it are", INDENT),
+    ("expected <document start>", "something stands after the end of the data", "remove it"),
+    ("block sequence entries are not allowed", "a list cannot start on this line", "put '- ' on the next line"),
+    ("expected alphabetic or numeric", "an unquoted text starts with '*' or '&'", QUOTE),
+    ("found a tab", "a tab is used for indentation", "indent with spaces"),
+    ("expected a comment or a line break", "text stands after '|' or '>'", "put it on the next line"),
+    ("block scalar", "the text after '|' or '>' is not indented evenly", INDENT),
+    ("maximum nesting depth", "it is nested deeper than 100 levels", ""),
+    ("incompatible yaml document", "the %YAML version is not known", "remove the %YAML line"),
+)  # fmt: skip
+
+
+def syntax_words(error: yaml.MarkedYAMLError) -> tuple[str, str]:
+    """The message and the hint for a syntax error; in the parser's own words when they are not known."""
+    said = " ".join(part for part in (error.context, error.problem) if part)
+    folded = (error.problem or said).lower()
+    for words, message, hint in _WORDS:
+        if words in folded or (words == "block scalar" and words in said.lower()):
+            start = error.context_mark
+            where = ""
+            if start is not None and error.problem_mark is not None and start.line != error.problem_mark.line:
+                where = f" (it starts on line {start.line + 1})"
+            return f"is not valid YAML: {message}{where}", hint
+    return f"is not valid YAML: {said or 'it cannot be read'}", ""
