@@ -1,0 +1,1116 @@
+#!/usr/bin/env python3
+"""The verifier of a task: looks at what a run left behind, asks the judges, writes the reward.
+
+It lies in the task's ``tests/`` beside ``judges.json`` (what to ask; written by the build) and needs nothing but the
+standard library of Python 3.8 or newer. Read it from `main` on: `take_over` (sealed sandboxes only), `gather` (what the
+judges see), `ask` (one judge), `compose` (the reward), `put` (files by rename, reward.json last).
+
+    verify.py [--workspace DIR] [--logs DIR] [--home DIR] [--transcript FILE] [--interceptions FILE] [--run FILE]
+
+Writes into ``--logs``: ``judges.json``, always; ``reward.json``, a flat object of finite numbers, only when every judge
+that the reward needs reported. Exit code: 0 the reward was written, 1 it was not (a judge failed to report, or there is
+none), 2 the verifier itself failed; judges.json then holds ``error``.
+
+What a judge sees as ``outputs`` (keys that are not known in a run are left out):
+
+    files           path -> text: what lies below the eval's `outputs` paths, and what the agent made or changed
+    modified_files  path -> text of the files that the agent made or changed; also found by the bare file name
+    deleted_files   paths of starting files that are gone
+    unread          path -> why the text is missing or not the whole one (binary, too big, a link out of the workspace)
+    main_content    the first declared output that was made, else the one changed file, else the final message
+    tool_calls      [{id, name, input, decision, result, is_error, tier, reason, answers, agent, logged}]
+    events          [{type: assistant|tool_result|user|result, text, tools: [{id, name, input}], agent}]
+    conversation    what the agent said, subagents aside
+    interceptions   the lines of the interception log
+    questions       [{question, options, answer, decision, tier, free_text}]
+    annotations, input, references (path -> text of the case's reference files)
+    exit_code, duration_s, cost_usd, num_turns, stdout
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import fnmatch
+import hashlib
+import importlib
+import inspect
+import io
+import json
+import math
+import os
+import pwd
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SEALED_HOME = "/opt/harbor-pack"
+JUDGE_SECONDS = 60
+MAX_FILES = 20_000
+MAX_TEXT = 1 << 20  # bytes of one file, of standard output
+MAX_TEXTS = 32 << 20  # bytes of all files together
+MAX_RESULT = 50_000  # characters of one tool's result
+MAX_REASON = 2_000  # characters
+MAX_OUTPUT = 64 << 10  # bytes kept of what a judge prints
+NOT_WALKED = {".git", "__pycache__", "node_modules"}
+
+Json = Dict[str, Any]
+
+
+class VerifierError(Exception):
+    """Something that the verifier needs is missing or wrong; the text says what."""
+
+
+# ---- the run: transcript and interception log ----
+
+
+def json_lines(path: Optional[str]) -> Tuple[List[Json], int]:
+    """The objects of a file with one JSON object a line, and how many lines were none. No file: no objects."""
+    found, bad = [], 0
+    if path is None or not os.path.isfile(path):
+        return [], 0
+    with open(path, "rb") as file:
+        for raw in file:
+            line = raw.strip()
+            if not line:
+                continue
+            try:
+                value = json.loads(line.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                value = None
+            if isinstance(value, dict):
+                found.append(value)
+            else:
+                bad += 1
+    return found, bad
+
+
+def block_text(content: Any) -> str:
+    """The text of a message's or a tool result's content: one text, or blocks of which some are texts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else json.dumps(content, default=str)
+    texts = []
+    for block in content:
+        if isinstance(block, str):
+            texts.append(block)
+        elif isinstance(block, dict) and block.get("type") == "text":
+            texts.append(str(block.get("text", "")))
+        elif isinstance(block, dict) and block.get("type") not in ("tool_use", "tool_result", "thinking"):
+            texts.append("[%s]" % block.get("type", "block"))
+    return "\n".join(texts)
+
+
+class Run:
+    """What Claude Code's stream-json tells of a run.
+
+    A subagent's messages carry ``parent_tool_use_id``: their calls count, what they say is not the conversation. A file
+    may hold several sessions (steps): their costs add up, within a session the cost given last is the whole.
+    """
+
+    def __init__(self, lines: Iterable[Json]) -> None:
+        self.events: List[Json] = []
+        self.by_id: Dict[str, Json] = {}
+        self.said: List[str] = []
+        self.denials: List[str] = []
+        self.costs: Dict[Any, float] = {}
+        self.totals: Dict[str, float] = {}
+        self.result = ""
+        self.sessions = 0
+        for line in lines:
+            self.read(line)
+
+    @property
+    def calls(self) -> List[Json]:
+        """The tool calls in their order."""
+        return list(self.by_id.values())
+
+    @property
+    def final_message(self) -> str:
+        """What the agent said last."""
+        return self.result or (self.said[-1] if self.said else "")
+
+    @property
+    def cost_usd(self) -> Optional[float]:
+        """What the run cost; None when the agent program did not say."""
+        return math.fsum(self.costs.values()) if self.costs else None
+
+    @property
+    def duration_s(self) -> Optional[float]:
+        """Seconds; None when the agent program did not say."""
+        return self.totals["duration_ms"] / 1000 if "duration_ms" in self.totals else None
+
+    @property
+    def num_turns(self) -> Optional[int]:
+        """Turns; None when the agent program did not say."""
+        return int(self.totals["num_turns"]) if "num_turns" in self.totals else None
+
+    def read(self, line: Json) -> None:
+        """Take in one line."""
+        kind, agent = line.get("type"), line.get("parent_tool_use_id")
+        message = line.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+        if kind == "assistant":
+            self.read_assistant(block_text(content), [b for b in blocks if b.get("type") == "tool_use"], agent)
+        elif kind == "user":
+            results = [b for b in blocks if b.get("type") == "tool_result"]
+            for block in results:
+                self.read_result(block, agent)
+            if not results:
+                self.events.append({"type": "user", "text": block_text(content), "tools": [], "agent": agent})
+        elif kind == "system":
+            self.sessions += line.get("subtype") == "init"
+        elif kind == "result":
+            self.read_end(line)
+
+    def read_assistant(self, text: str, blocks: List[Json], agent: Any) -> None:
+        """A message of the model. The same call told twice (a resumed session repeats itself) counts once."""
+        tools: List[Json] = [
+            {"id": str(b.get("id", "")), "name": str(b.get("name", "")), "input": b.get("input")} for b in blocks
+        ]
+        self.events.append({"type": "assistant", "text": text, "tools": tools, "agent": agent})
+        if text.strip() and agent is None:
+            self.said.append(text)
+        for tool in tools:
+            known = self.by_id.get(tool["id"])
+            if known is None or (known["name"], known["input"]) != (tool["name"], tool["input"]):
+                key = tool["id"] if known is None else "%s#%d" % (tool["id"], len(self.by_id))
+                self.by_id[key] = dict(tool, result=None, is_error=False, agent=agent)
+
+    def read_result(self, block: Json, agent: Any) -> None:
+        """The result of a call."""
+        ident, text, failed = str(block.get("tool_use_id", "")), block_text(block.get("content")), block.get("is_error")
+        if len(text) > MAX_RESULT:
+            text = text[:MAX_RESULT] + "\n[%d more characters]" % (len(text) - MAX_RESULT)
+        event = {"type": "tool_result", "text": text, "tools": [], "agent": agent, "tool_use_id": ident}
+        self.events.append(dict(event, is_error=bool(failed)))
+        call = self.by_id.get(ident)
+        if call is not None and call["result"] is None:
+            call.update(result=text, is_error=bool(failed))
+
+    def read_end(self, line: Json) -> None:
+        """The agent program's own summary."""
+        text = block_text(line.get("result"))
+        self.events.append({"type": "result", "text": text, "tools": [], "agent": None})
+        self.result = text or self.result
+        for key in ("duration_ms", "num_turns"):
+            if number(line.get(key)) is not None:
+                self.totals[key] = self.totals.get(key, 0.0) + float(line[key])
+        cost, session = number(line.get("total_cost_usd")), line.get("session_id") or self.sessions
+        if cost is not None:
+            self.costs[session] = max(self.costs.get(session, 0.0), cost)
+        denied = line.get("permission_denials")
+        self.denials += [str(d.get("tool_use_id")) for d in denied or [] if isinstance(d, dict)]
+
+
+def number(value: Any) -> Optional[float]:
+    """The value as a float when it is a finite number; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", "request_user_input"}, {"apply_patch", "Write", "Edit"})
+STRENGTH = ("none", "allow", "rewrite", "answer", "ask", "deny")
+
+
+def by_call(log: Iterable[Json]) -> Dict[str, Json]:
+    """tool_use_id -> what the log says of the call: the strongest decision of its lines."""
+    found: Dict[str, Json] = {}
+    for line in log:
+        ident, decision = line.get("tool_use_id"), line.get("decision")
+        if not isinstance(ident, str) or decision not in STRENGTH:
+            continue
+        old = found.get(ident)
+        if old is None or STRENGTH.index(decision) > STRENGTH.index(old["decision"]):
+            found[ident] = line
+    return found
+
+
+def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
+    """The transcript's calls with the log's decision. A deny by a permission rule is no line of the log."""
+    joined = []
+    for call in run.calls:
+        line = log.get(call["id"])
+        decision = line["decision"] if line else "none"
+        if call["id"] in run.denials and decision in ("none", "allow", "rewrite"):
+            decision = "deny"
+        said = line or {}
+        reason = said.get("reason") or (call["result"] if decision == "deny" else None)
+        more = {"tier": said.get("tier"), "reason": reason, "answers": said.get("answers"), "logged": line is not None}
+        joined.append(dict(call, decision=decision, **more))
+    return joined
+
+
+def never_ran(call: Json) -> bool:
+    """Was the call refused before any tool ran: by the hook, a permission rule, the tool's schema, an unknown name?"""
+    if call["decision"] in ("deny", "ask") or call["result"] is None:
+        return True
+    refused = ("<tool_use_error>", "Permission to use ", "Claude requested permissions ")
+    return bool(call["is_error"]) and call["result"].startswith(refused)
+
+
+def covered(tool: str, patterns: Iterable[str]) -> bool:
+    """Does a handler's pattern (exact or glob) name this tool, under any of its names?"""
+    names = next((group for group in SAME_TOOL if tool in group), {tool})
+    regexes = [re.escape(p).replace(r"\*", ".*").replace(r"\?", ".") for p in patterns]
+    return any(re.fullmatch(regex, name, re.DOTALL) for regex in regexes for name in names)
+
+
+def not_logged(calls: Iterable[Json], patterns: Iterable[str]) -> List[Json]:
+    """Calls that ran, that a handler covers, and that the hook never saw: somebody got around the policy."""
+    wanted = list(patterns)
+    return [c for c in calls if not c["logged"] and not never_ran(c) and covered(c["name"], wanted)]
+
+
+def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
+    """How many calls there were and what became of them, subagents' calls that only the log has included."""
+    decisions = {ident: (line["decision"], line.get("tier")) for ident, line in log.items()}
+    decisions.update({c["id"]: (c["decision"], c["tier"]) for c in calls})
+    kinds = [decision for decision, _ in decisions.values()]
+    return {
+        "total": len(kinds), "denied": kinds.count("deny") + kinds.count("ask"), "answered": kinds.count("answer"),
+        "guessed": sum(tier == "guessed" for _, tier in decisions.values()), "rewritten": kinds.count("rewrite"),
+    }  # fmt: skip
+
+
+def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
+    """Every question that the agent put, and its answer; None when it got none."""
+    asked = []
+    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", "request_user_input")}
+    for ident in list(by_id) + [i for i, line in log.items() if i not in by_id and line.get("answers")]:
+        call = by_id.get(ident, {})
+        given = {a.get("question"): a for a in log.get(ident, {}).get("answers") or [] if isinstance(a, dict)}
+        asked_input = call.get("input")
+        put = asked_input.get("questions") if isinstance(asked_input, dict) else None
+        put = [q for q in put if isinstance(q, dict)] if isinstance(put, list) else []
+        for question in put or [{"question": text} for text in given]:
+            answer = given.get(question.get("question"), {})
+            options = question.get("options")
+            asked.append({
+                "question": question.get("question"),
+                "options": [o.get("label") if isinstance(o, dict) else o for o in options or []],
+                "answer": answer.get("answer"), "tier": answer.get("tier"), "free_text": bool(answer.get("free_text")),
+                "decision": call.get("decision", log.get(ident, {}).get("decision")),
+            })  # fmt: skip
+    return asked
+
+
+# ---- the workspace ----
+
+
+class Workspace:
+    """What lies in the agent's folder at the end, against what it started with. Nothing outside of it is read."""
+
+    def __init__(self, root: str, initial: Dict[str, str], mark: Optional[int]) -> None:
+        self.root = os.path.realpath(root)
+        self.initial = initial
+        self.mark = mark
+        self.unread: Dict[str, str] = {}
+        self.left = MAX_TEXTS
+        self.paths = dict(self.walk())
+        self.modified = [path for path, info in self.paths.items() if self.is_modified(path, info)]
+        self.deleted = sorted(p for p in initial if not os.path.lexists(os.path.join(self.root, p)))
+
+    def walk(self) -> Iterator[Tuple[str, os.stat_result]]:
+        """Regular files and links to files, by path, in order; links to folders are not followed."""
+        count = 0
+        for folder, folders, names in os.walk(self.root, onerror=self.note_error):
+            folders.sort()
+            for name in list(folders):
+                place = self.relative(os.path.join(folder, name))
+                if name in NOT_WALKED or os.path.islink(os.path.join(folder, name)):
+                    folders.remove(name)
+                    self.unread[place + "/"] = "not looked into"
+            for name in sorted(names):
+                full = os.path.join(folder, name)
+                try:
+                    info = os.lstat(full)
+                except OSError:
+                    continue
+                if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
+                    self.unread[self.relative(full)] = "not a regular file"
+                    continue
+                count += 1
+                if count > MAX_FILES:
+                    self.unread["..."] = "more than %d files" % MAX_FILES
+                    return
+                yield self.relative(full), info
+
+    def note_error(self, error: OSError) -> None:
+        """A folder that cannot be listed."""
+        self.unread[self.relative(str(error.filename)) + "/"] = "cannot be read: %s" % error.strerror
+
+    def relative(self, full: str) -> str:
+        """The path from the workspace's root."""
+        return os.path.relpath(full, self.root)
+
+    def is_modified(self, path: str, info: os.stat_result) -> bool:
+        """Made or changed by the agent? Starting files are known by content, others by when they came."""
+        if path not in self.initial:
+            return self.mark is None or info.st_ctime_ns > self.mark
+        if stat.S_ISLNK(info.st_mode):
+            return True
+        digest = hashlib.sha256()
+        try:
+            with open(os.path.join(self.root, path), "rb") as file:
+                for chunk in iter(lambda: file.read(1 << 20), b""):
+                    digest.update(chunk)
+        except OSError:
+            return True
+        return digest.hexdigest() != self.initial[path]
+
+    def text(self, path: str) -> Optional[str]:
+        """The text of a file; what is no text gets a placeholder, and ``unread`` says why."""
+        full = os.path.realpath(os.path.join(self.root, path))
+        if full != self.root and not full.startswith(self.root.rstrip("/") + "/"):
+            self.unread[path] = "a link that leaves the workspace"
+            return None
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(full, flags), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    self.unread[path] = "not a regular file"
+                    return None
+                size = os.fstat(file.fileno()).st_size
+                data = file.read(min(MAX_TEXT, max(self.left, 0)))
+        except OSError as error:
+            self.unread[path] = "cannot be read: %s" % error.strerror
+            return None
+        if b"\0" in data:
+            self.unread[path] = "binary"
+            return "[binary file, %d bytes]" % size
+        self.left -= len(data)
+        text = data.decode("utf-8", "replace")
+        if size > len(data):
+            self.unread[path] = "only the first %d of %d bytes were read" % (len(data), size)
+        elif "\ufffd" in text and b"\xef\xbf\xbd" not in data:
+            self.unread[path] = "not UTF-8: some characters are replaced"
+        return text
+
+    def texts(self, paths: Iterable[str]) -> Dict[str, str]:
+        """path -> text of those that may be read."""
+        read = {path: self.text(path) for path in paths}
+        return {path: text for path, text in read.items() if text is not None}
+
+
+def under(path: str, output: str) -> bool:
+    """Is the path the declared output, below it, or matched by it as a glob?"""
+    wanted = os.path.normpath(output).strip("/")
+    return wanted in (".", path) or path.startswith(wanted + "/") or fnmatch.fnmatchcase(path, wanted)
+
+
+def main_text(readable: Dict[str, str], modified: List[str], outputs: List[str], final: str) -> str:
+    """What the run is about: the longest text of the first declared output that was made, else the final message.
+
+    An eval that declares no output path: the longest changed file, else the final message.
+    """
+    for output in outputs:
+        found = [text for path, text in readable.items() if under(path, output)]
+        if any(found):
+            return max(found, key=len)
+    changed = [readable[path] for path in modified if path in readable]
+    return max(changed, key=len) if any(changed) and not outputs else final
+
+
+def reference_texts(folder: str) -> Dict[str, str]:
+    """The case's reference files, which lie with the verifier only."""
+    if not os.path.isdir(folder):
+        return {}
+    space = Workspace(folder, {}, None)
+    return space.texts(space.paths)
+
+
+def load_json(path: Optional[str], default: Any) -> Any:
+    """A JSON file's content, or the default when there is no such file; VerifierError when it is none."""
+    if path is None or not os.path.exists(path):
+        return default
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (ValueError, OSError, RecursionError) as error:
+        raise VerifierError("%s cannot be read: %s" % (os.path.basename(path), error)) from None
+
+
+def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
+    """What the judges see, and what the verifier itself says of the run (calls, not_logged, notes)."""
+    lines, bad = json_lines(args.transcript)
+    log_lines, bad_log = json_lines(args.interceptions)
+    run, log = Run(lines), by_call(log_lines)
+    calls = join_log(run, log)
+    facts = load_json(args.run, {}) or {}
+    space = Workspace(args.workspace, load_json(os.path.join(HERE, "initial.json"), {}), started(args.home))
+    paths = [o["path"] for o in config.get("outputs") or [] if o.get("path")]
+    wanted = [p for p in space.paths if p in space.modified or any(under(p, o) for o in paths)]
+    texts = space.texts(wanted)
+    readable = {p: t for p, t in texts.items() if space.unread.get(p) != "binary"}
+    modified = [p for p in space.modified if p in texts]
+    outputs = {
+        "files": texts,
+        "modified_files": {p: texts[p] for p in modified},
+        "deleted_files": space.deleted,
+        "unread": space.unread,
+        "main_content": main_text(readable, modified, paths, run.final_message),
+        "tool_calls": calls,
+        "events": run.events,
+        "conversation": "\n\n".join(run.said),
+        "interceptions": log_lines,
+        "questions": asked_questions(calls, log),
+        "annotations": annotations_of(config),
+        "input": config.get("input"),
+        "references": reference_texts(os.path.join(HERE, "references")),
+        "stdout": head(facts.get("stdout_file") or args.transcript),
+    }
+    measured = {
+        "exit_code": facts.get("exit_code"),
+        "duration_s": number(facts.get("duration_s")) or run.duration_s,
+        "cost_usd": run.cost_usd if number(facts.get("cost_usd")) is None else number(facts["cost_usd"]),
+        "num_turns": run.num_turns,
+    }
+    outputs.update((key, value) for key, value in measured.items() if value is not None)
+    notes = ["%d lines of the transcript are no JSON objects" % bad] if bad else []
+    notes += ["%d lines of the interception log are no JSON objects" % bad_log] if bad_log else []
+    around = not_logged(calls, config.get("handlers") or [])
+    return outputs, {
+        "calls": count_calls(calls, log),
+        "not_logged": [{"tool_use_id": c["id"], "tool": c["name"]} for c in around],
+        "notes": notes,
+    }
+
+
+def annotations_of(config: Json) -> Any:
+    """The case's annotations; a case without any has an empty mapping."""
+    found = config.get("annotations")
+    return {} if found is None else found
+
+
+def started(home: str) -> Optional[int]:
+    """When the agent was let in, in ns: files that came later are its own. None when nobody wrote it down."""
+    try:
+        return os.stat(os.path.join(home, "started")).st_mtime_ns
+    except OSError:
+        return None
+
+
+def head(path: Optional[str]) -> str:
+    """The first part of a text file; nothing when there is none."""
+    try:
+        with open(path or os.devnull, "rb") as file:
+            return file.read(MAX_TEXT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# ---- one judge, in a process of its own ----
+
+
+class Tail(threading.Thread):
+    """Reads a pipe to its end, so that nobody blocks, and keeps the last part."""
+
+    def __init__(self, pipe: Any, keep: int = MAX_OUTPUT) -> None:
+        super().__init__(daemon=True)
+        self.pipe, self.keep, self.data = pipe, keep, bytearray()
+        self.start()
+
+    def run(self) -> None:
+        """Thread body."""
+        try:
+            for chunk in iter(lambda: os.read(self.pipe.fileno(), 1 << 16), b""):
+                self.data += chunk
+                if len(self.data) > self.keep:
+                    del self.data[: -self.keep]
+        except (OSError, ValueError):
+            pass
+
+    def text(self) -> str:
+        """What was kept; a process that outlives its group may hold the pipe, so the wait is short."""
+        self.join(2)
+        return bytes(self.data).decode("utf-8", "replace")
+
+
+def limited(argv: List[str], seconds: float, **options: Any) -> Tuple[Optional[int], Tail, Tail]:
+    """Run a program as a process group of its own; all of the group is ended with it. Exit code None: out of time."""
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **options
+    )  # fmt: skip
+    out, err = Tail(process.stdout), Tail(process.stderr)
+    try:
+        code: Optional[int] = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        process.wait()
+    return code, out, err
+
+
+def judge_env(user: Optional[pwd.struct_passwd] = None) -> Dict[str, str]:
+    """What a judge's process finds in its environment: never the caller's keys."""
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "TZ", "USER", "LOGNAME")}
+    env.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    if user is not None:
+        env.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
+    env.update(LANG="C.UTF-8", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+    return env
+
+
+def in_child(judge: Json, data: Any, workspace: str) -> Json:
+    """Run a judge's Python in a child: {"value", "reason"}, {"skipped"} or {"error"}, and {"output"}.
+
+    The answer comes through a pipe of its own, which neither what the judge prints nor what it starts can reach.
+    """
+    seconds = judge.get("timeout") or JUDGE_SECONDS
+    read_end, write_end = os.pipe()
+    data.seek(0)
+    with tempfile.TemporaryFile() as request, open(read_end, "rb") as pipe:
+        request.write(json.dumps(judge).encode())
+        request.seek(0)
+        answer = Tail(pipe, 1 << 20)
+        argv = [sys.executable or "python3", "-I", "-B", "-X", "utf8", os.path.abspath(__file__)]
+        argv += ["--judge", str(write_end), str(data.fileno())]
+        try:
+            code, out, err = limited(
+                argv, seconds, stdin=request, cwd=workspace, env=judge_env(), pass_fds=(write_end, data.fileno())
+            )
+        finally:
+            os.close(write_end)
+        line = answer.text().partition("\n")[0]
+    printed = (out.text() + err.text()).strip()
+    if code is None:
+        return {"error": "took longer than %s s" % seconds, "output": printed}
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = {"error": "its process ended (exit code %s) without an answer" % code}
+    return dict(found, output=printed)
+
+
+def child(result: int, data: int) -> None:
+    """The child's side: judge, then write one line of JSON to the result pipe and be gone."""
+    os.set_inheritable(result, False)
+    judge = json.loads(sys.stdin.buffer.read().decode())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    with open(data, "rb") as file:
+        outputs = json.loads(file.read().decode())
+    outputs["modified_files"] = ByName(outputs["modified_files"])
+    try:
+        answer = evaluate(judge, outputs)
+    except BaseException as error:
+        answer = {"error": fault(error, judge)}
+    with contextlib.suppress(Exception):  # the judge may have closed or replaced them
+        sys.stdout.flush()
+        sys.stderr.flush()
+    line = json.dumps(answer).encode() + b"\n"
+    while line:
+        line = line[os.write(result, line) :]
+    os._exit(0)
+
+
+class ByName(Dict[str, str]):
+    """Path -> text; a file is also found by its bare name, when only one file has it (evals in use ask so)."""
+
+    def _path(self, key: Any) -> Any:
+        if super().__contains__(key):
+            return key
+        found = [path for path in self if path.rpartition("/")[2] == key]
+        return found[0] if len(found) == 1 else key
+
+    def __getitem__(self, key: str) -> str:
+        return super().__getitem__(self._path(key))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(self._path(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of a dict."""
+        return super().get(self._path(key), default)
+
+
+def evaluate(judge: Json, outputs: Json) -> Json:
+    """The answer of a judge whose work is Python: its `if`, then a check's body or a module's function."""
+    annotations, arguments = outputs["annotations"], judge.get("arguments") or {}
+    names = {"outputs": outputs, "arguments": arguments, "annotations": annotations}
+    if judge.get("if") is not None:
+        try:
+            wanted = eval(compile(judge["if"].strip(), "<if>", "eval"), dict(names))  # noqa: S307 - the author's own
+        except Exception as error:
+            return {"error": "if: %s" % fault(error, judge)}
+        if not wanted:
+            return {"skipped": True}
+    if judge["kind"] == "check":
+        returned = check_function(judge["code"], judge["name"])(outputs, arguments, annotations)
+    elif judge["kind"] == "module":
+        sys.path.insert(0, os.path.join(HERE, "lib"))
+        returned = call_judge(getattr(importlib.import_module(judge["module"]), judge["function"]), names)
+    else:
+        return {}
+    value, reason = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+    if value is None and reason is None:
+        return {"error": "returned nothing; it must return true or false, a number, or (value, reason)"}
+    for kind in (bool, int, float):
+        if isinstance(value, kind):
+            return {"value": kind(value), "reason": None if reason is None else str(reason)[:MAX_REASON]}
+    return {"error": "returned %s; it must return true or false, a number, or (value, reason)" % type(value).__name__}
+
+
+def check_function(code: str, name: str) -> Callable[..., Any]:
+    """A check's body as a function; its lines keep their numbers, its texts their white space."""
+    body = ast.parse(textwrap.dedent(code), "<check>")
+    tree = ast.parse("def check(outputs, arguments, annotations): pass", "<check>")
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body = body.body or function.body
+    space: Json = {"__name__": "check_" + re.sub(r"\W", "_", name)}
+    exec(compile(tree, "<check>", "exec"), space)  # noqa: S102 - the author's own
+    found: Callable[..., Any] = space["check"]
+    return found
+
+
+def call_judge(function: Callable[..., Any], names: Json) -> Any:
+    """Call a module's function: ``(outputs, **arguments)``, or with parameters named arguments and annotations."""
+    wanted = inspect.signature(function).parameters
+    given = {key: names[key] for key in ("arguments", "annotations") if key in wanted}
+    if "arguments" not in wanted:
+        given.update(names["arguments"])
+    if "outputs" in wanted and wanted["outputs"].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return function(outputs=names["outputs"], **given)
+    return function(names["outputs"], **given)
+
+
+def fault(error: BaseException, judge: Json) -> str:
+    """What went wrong in a judge, with the place in the author's own text."""
+    said = "%s: %s" % (type(error).__name__, error) if str(error) else type(error).__name__
+    if isinstance(error, SystemExit):
+        said = "it called exit(%r); a judge returns its verdict" % (error.code,)
+    lines = textwrap.dedent(judge.get("code") or "").splitlines()
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == "<check>" and frame.lineno and frame.lineno <= len(lines):
+            place = " (line %d: %s)" % (frame.lineno, lines[frame.lineno - 1].strip())
+        elif frame.filename.startswith(os.path.join(HERE, "lib") + os.sep):
+            place = " (%s, line %s)" % (os.path.relpath(frame.filename, os.path.join(HERE, "lib")), frame.lineno)
+    if isinstance(error, SyntaxError) and error.filename == "<check>" and error.lineno:
+        said, place = "SyntaxError: %s" % error.msg, " (line %d)" % error.lineno
+    return (said + place)[:MAX_REASON]
+
+
+def run_command(judge: Json, workspace: str, home: str) -> Json:
+    """A shell command in the workspace: exit code 0 is true, the end of what it prints is the reason.
+
+    126 and 127 (cannot be run, not found) are the judge's error: a missing program is no verdict on the run.
+    """
+    seconds = judge.get("timeout") or JUDGE_SECONDS
+    user = pwd.getpwnam("worker") if is_sealed(home) else None
+    options: Json = {} if user is None else {"preexec_fn": lambda: become(user)}
+    code, out, err = limited(
+        ["/bin/sh", "-c", judge["command"]], seconds, stdin=subprocess.DEVNULL, cwd=workspace, env=judge_env(user),
+        **options,
+    )  # fmt: skip
+    printed, complained = out.text().strip(), err.text().strip()
+    last = (printed or complained).splitlines()[-1:]
+    if code is None:
+        return {"error": "took longer than %s s" % seconds, "output": printed + complained}
+    if code in (126, 127) or code < 0:
+        return {"error": "cannot be run (exit code %d): %s" % (code, (complained or printed)[-300:])}
+    reason = last[0][:MAX_REASON] if last else "exit code %d" % code
+    return {"value": code == 0, "reason": reason, "output": printed + complained}
+
+
+def become(user: Any) -> None:
+    """Turn the process into this user, for good."""
+    os.initgroups(user.pw_name, user.pw_gid)
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+
+
+# ---- judges that come with the product ----
+
+
+def cost_budget(outputs: Json, max_cost_usd: float) -> Tuple[bool, str]:
+    """True when the run cost no more. VerifierError when nobody knows what it cost."""
+    cost = outputs.get("cost_usd")
+    if cost is None:
+        raise VerifierError("nobody knows what this run cost; `if: \"'cost_usd' in outputs\"` skips the judge then")
+    return cost <= max_cost_usd, "%.4f USD, at most %g" % (cost, max_cost_usd)
+
+
+def documents_consulted(
+    outputs: Json, paths: Optional[List[str]] = None, annotation: Optional[str] = None, min_coverage: float = 1.0
+) -> Tuple[bool, str]:
+    """True when enough of the documents were read: by a Read or Grep call, or named in a Bash command.
+
+    ``paths`` are the documents of every case; ``annotation`` names the key of annotations.yaml that lists a case's own.
+    """
+    wanted = list(paths or [])
+    if annotation is not None:
+        found = outputs["annotations"].get(annotation) if isinstance(outputs["annotations"], dict) else None
+        if not isinstance(found, list):
+            raise VerifierError("annotations.yaml has no list %r" % annotation)
+        wanted += [str(path) for path in found]
+    missing = [path for path in wanted if not any(consults(call, path) for call in outputs["tool_calls"])]
+    if not wanted:
+        return True, "no documents were asked for"
+    share = 1 - len(missing) / len(wanted)
+    said = "%d of %d read" % (len(wanted) - len(missing), len(wanted))
+    return share >= min_coverage - 1e-9, said + ("; not: " + ", ".join(missing) if missing else "")
+
+
+def consults(call: Json, path: str) -> bool:
+    """Did this call read the document? Paths are compared by whole parts from their end."""
+    if never_ran(call) or call["is_error"]:
+        return False
+    given = call["input"] if isinstance(call["input"], dict) else {}
+    wanted = os.path.normpath(path).lstrip("/")
+    if call["name"] in ("Read", "NotebookRead", "Grep"):
+        read = [str(given.get(key, "")) for key in ("file_path", "notebook_path", "path")]
+        return any(p == wanted or p.endswith("/" + wanted) for p in map(os.path.normpath, filter(None, read)))
+    if call["name"] == "Bash":
+        return bool(re.search(r"(?<![\w.-])" + re.escape(wanted) + r"(?![\w/-]|\.\w)", str(given.get("command", ""))))
+    return False
+
+
+def tool_calls_valid(outputs: Json, allow_denied: bool = False) -> Tuple[bool, str]:
+    """True when no call named an unknown tool or broke a tool's schema, and none was denied, unless that is allowed."""
+    bad = []
+    for call in outputs["tool_calls"]:
+        if call["is_error"] and (call["result"] or "").startswith("<tool_use_error>"):
+            bad.append("%s: %s" % (call["name"], call["result"][16:116].split("<")[0].strip()))
+        elif call["decision"] in ("deny", "ask") and not allow_denied:
+            bad.append("%s: denied" % call["name"])
+    return not bad, "; ".join(bad) if bad else "%d calls" % len(outputs["tool_calls"])
+
+
+BUILTINS: Dict[str, Callable[..., Tuple[bool, str]]] = {
+    "cost_budget": cost_budget,
+    "documents_consulted": documents_consulted,
+    "tool_calls_valid": tool_calls_valid,
+}
+
+
+# ---- verdicts and the reward ----
+
+
+def ask(judge: Json, outputs: Json, data: Any, args: argparse.Namespace) -> Json:
+    """One judge's line of judges.json; whatever happens in the judge becomes its ``error``."""
+    begun = time.monotonic()
+    kind = judge.get("kind")
+    try:
+        answer: Json = {}
+        if kind in ("check", "module") or judge.get("if") is not None:
+            answer = in_child(judge, data, args.workspace)
+        if not answer.get("skipped") and not answer.get("error") and kind not in ("check", "module"):
+            answer = ask_other(judge, outputs, args)
+        line = verdict(judge, answer)
+    except Exception as error:
+        line = verdict(judge, {"error": str(error) if isinstance(error, VerifierError) else fault(error, judge)})
+    line["seconds"] = round(time.monotonic() - begun, 3)
+    return line
+
+
+def ask_other(judge: Json, outputs: Json, args: argparse.Namespace) -> Json:
+    """A judge that is no Python of the author's: a command, a builtin, a model (which is asked later)."""
+    if judge["kind"] == "command":
+        return run_command(judge, args.workspace, args.home)
+    if judge["kind"] == "builtin":
+        value, reason = BUILTINS[judge["builtin"]](outputs, **(judge.get("arguments") or {}))
+        return {"value": value, "reason": reason}
+    if judge["kind"] == "prompt":
+        return {"pending": True}
+    raise VerifierError("unknown kind of judge: %r" % judge["kind"])
+
+
+def verdict(judge: Json, answer: Json) -> Json:
+    """An answer as a line of judges.json, checked against the judge's own type and range."""
+    line: Json = {
+        "name": judge["name"], "kind": judge["kind"], "status": "ok", "value": None, "normalized": None,
+        "passed": None, "reason": answer.get("reason"), "error": None, "seconds": None,
+    }  # fmt: skip
+    if answer.get("output"):
+        line["output"] = answer["output"][-4000:]
+    if answer.get("skipped") or answer.get("pending"):
+        return dict(line, status="skipped" if answer.get("skipped") else "pending")
+    value, error = answer.get("value"), answer.get("error")
+    if error is None:
+        error = mismatch(judge, value)
+    if error is not None:
+        return dict(line, status="error", error=error, reason=None)
+    if isinstance(value, bool):
+        return dict(line, value=value, normalized=float(value), passed=value)
+    low, high = judge.get("score_range") or (0, 1)
+    score: Any = value
+    return dict(line, value=score, normalized=(score - low) / (high - low))
+
+
+def mismatch(judge: Json, value: Any) -> Optional[str]:
+    """Why the value is not one of this judge's; None when it is. A bool is no number."""
+    wanted, scale = judge.get("feedback_type"), judge.get("score_range")
+    shown = "%s %r" % (type(value).__name__, value)
+    if wanted == "bool" and not isinstance(value, bool):
+        return "returned %s, but feedback_type is bool" % shown
+    if isinstance(value, bool):
+        asks = "score_range asks for a number" if scale else "feedback_type is %s" % wanted
+        return "returned %s, but %s" % (shown, asks) if scale or wanted in ("int", "float") else None
+    if number(value) is None:
+        return "returned %s, which is no finite number" % shown[:80]
+    if wanted == "int" and not isinstance(value, int):
+        return "returned %s, but feedback_type is int" % shown
+    low, high = scale or (0, 1)
+    if not low <= value <= high:
+        hint = "" if scale else "; set score_range"
+        return "returned %r, which is outside %g to %g%s" % (value, low, high, hint)
+    return None
+
+
+def is_number(judge: Json) -> bool:
+    """Is it known before it reports that this judge gives a number?"""
+    if judge.get("feedback_type") is not None:
+        return bool(judge["feedback_type"] != "bool")
+    return bool(judge.get("score_range")) or judge.get("kind") == "prompt"
+
+
+def compose(judges: List[Json], lines: List[Json], reward: Json) -> Tuple[Optional[float], List[str]]:
+    """The reward, and the judges that it needs and that did not report (then it is None).
+
+    Numbers: the weighted mean of the normalised values (weight 1 unless given). Booleans: one that failed makes it 0;
+    they are part of the mean only when ``weights`` names them, when ``gate`` is off, or when there are no numbers.
+    ``judge``: that judge alone. A skipped judge does not count; when none reported there is no reward.
+    """
+    weights, gate, single = reward.get("weights") or {}, reward.get("gate", True), reward.get("judge")
+    needed = []
+    for judge, line in zip(judges, lines):  # noqa: B905 - no strict= in Python 3.8
+        gates = gate and not is_number(judge)
+        weighs = weights.get(judge["name"], 1) > 0
+        if line["status"] != "skipped" and (judge["name"] == single if single else gates or weighs):
+            needed.append(line)
+    missing = [line["name"] for line in needed if line["status"] != "ok"]
+    if missing or not needed:
+        return None, missing
+    if single:
+        return needed[0]["normalized"], []
+    if gate and any(line["passed"] is False for line in needed):
+        return 0.0, []
+    numbers = any(line["passed"] is None for line in needed)
+    parts = [
+        (float(line["normalized"]), float(weights.get(line["name"], 1)))
+        for line in needed
+        if line["passed"] is None or line["name"] in weights or not gate or not numbers
+    ]
+    total = math.fsum(weight for _, weight in parts)
+    if not total:  # only weights of 0 are left: the booleans decide, and they passed
+        return (1.0, []) if any(line["passed"] for line in needed) else (None, [])
+    return min(1.0, max(0.0, math.fsum(value * weight for value, weight in parts) / total)), []
+
+
+# ---- files, and the sealed sandbox ----
+
+
+def remove(path: str) -> bool:
+    """Remove whatever is there: file, link or folder. Was there something?"""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def put(folder: str, name: str, value: Json) -> None:
+    """Write a JSON file beside its place and rename it there, over whatever somebody has put in the way."""
+    handle, beside = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
+    try:
+        with open(handle, "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o644)
+            json.dump(value, file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        for last in (False, False, True):
+            try:
+                remove(os.path.join(folder, name))
+                os.replace(beside, os.path.join(folder, name))
+                break
+            except OSError:
+                if last:
+                    raise
+    except BaseException:
+        remove(beside)
+        raise
+
+
+def is_sealed(home: str) -> bool:
+    """Is this a sealed sandbox, where other users' processes may be ended? Root's own mark at the fixed place says so.
+
+    Never on a host: a mark anywhere else, or of another owner, does not count.
+    """
+    if os.geteuid() != 0 or os.path.abspath(home) != SEALED_HOME or os.path.realpath(home) != SEALED_HOME:
+        return False
+    try:
+        info = os.lstat(os.path.join(home, "sealed"))
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_uid == 0
+
+
+def take_over(home: str, logs: str) -> None:
+    """In a sealed sandbox: end every process of the other users, then take the folder of the reward."""
+    if not is_sealed(home):
+        return
+    end_others(time.monotonic() + 20)
+    if os.path.islink(logs) or not os.path.isdir(logs):
+        remove(logs)
+        os.makedirs(logs)
+    os.chown(logs, 0, 0)
+    os.chmod(logs, 0o700)
+
+
+def end_others(deadline: float) -> None:
+    """End the processes of all users but root, until none is left.
+
+    A user's processes are ended by a child that became this user: one signal to all that it may reach outruns forks.
+    """
+    while True:
+        users = {uid for pid, uid in processes() if uid != 0 and pid != 1}
+        if not users:
+            return
+        if time.monotonic() > deadline:
+            raise VerifierError("processes of the agent's users cannot be ended (uids %s)" % sorted(users))
+        for uid in users:
+            helper = os.fork()
+            if helper == 0:
+                try:
+                    os.setgroups([])
+                    os.setresuid(uid, uid, uid)
+                    os.kill(-1, signal.SIGKILL)
+                finally:
+                    os._exit(0)
+            os.waitpid(helper, 0)
+        time.sleep(0.02)
+
+
+def processes() -> Iterator[Tuple[int, int]]:
+    """(pid, real uid) of every live process; one that waits to be reaped does no more harm."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/status" % name, encoding="ascii", errors="replace") as file:
+                fields = dict(line.split(":", 1) for line in file if ":" in line)
+        except OSError:
+            continue
+        if fields.get("State", "").strip()[:1] not in ("Z", "X"):
+            yield int(name), int(fields["Uid"].split()[0])
+
+
+# ---- the whole ----
+
+
+def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[Json]:
+    """Fill the report; returns the content of reward.json, or None when there is no reward."""
+    if not os.path.isdir(args.workspace):
+        raise VerifierError("there is no workspace at %s" % args.workspace)
+    outputs, facts = gather(config, args)
+    report.update(facts, notes=report["notes"] + facts["notes"])
+    judges = config.get("judges") or []
+    with tempfile.TemporaryFile() as data:
+        data.write(json.dumps(outputs).encode())
+        data.flush()
+        for judge in judges:
+            report["judges"].append(ask(judge, outputs, data, args))
+    report["reward"], report["unjudged"] = compose(judges, report["judges"], config.get("reward") or {})
+    scores = {line["name"]: line["normalized"] for line in report["judges"] if line["status"] == "ok"}
+    if report["reward"] is not None:
+        return dict(scores, reward=report["reward"])
+    if config.get("final", True) or any(line["status"] == "error" for line in report["judges"]):
+        return None
+    # A step before the last without a verdict of its own: Harbor needs some reward to go on, and only the last counts.
+    return dict(scores, reward=1.0)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Judge a run; see the module's text."""
+    parser = argparse.ArgumentParser(description="judge what a run left behind", allow_abbrev=False)
+    for option in ("workspace", "transcript", "interceptions", "run"):
+        parser.add_argument("--" + option)
+    parser.add_argument("--logs", default="/logs/verifier")
+    parser.add_argument("--home", default=SEALED_HOME)
+    parser.add_argument("--judge", nargs=2, type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.judge:
+        child(*args.judge)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside (SIGTERM)"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a C locale must not turn a judge's text into a crash
+            stream.reconfigure(errors="backslashreplace")
+    report: Json = {
+        "schema": 1, "judges": [], "reward": None, "unjudged": [],
+        "calls": dict.fromkeys(("total", "denied", "answered", "guessed", "rewritten"), 0),
+        "not_logged": [], "notes": [], "error": None,
+    }  # fmt: skip
+    reward = None
+    try:
+        take_over(args.home, args.logs)
+        os.makedirs(args.logs, exist_ok=True)
+        for name in ("reward.json", "reward.txt", "judges.json"):
+            if remove(os.path.join(args.logs, name)):
+                report["notes"].append("%s was there before the verifier; removed" % name)
+        config = load_json(os.path.join(HERE, "judges.json"), None)
+        if not isinstance(config, dict):
+            raise VerifierError("judges.json is missing beside verify.py")
+        reward = judge_all(config, defaults(args, config), report)
+    except BaseException as error:
+        shown = str(error) if isinstance(error, (VerifierError, SystemExit)) else traceback.format_exc(limit=-3)
+        report["error"] = shown
+        print("verifier: %s" % shown, file=sys.stderr)
+    return finish(args.logs, report, reward)
+
+
+def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
+    """Write what was found: judges.json always, reward.json last and only when there is one. Returns the exit code."""
+    try:
+        put(logs, "judges.json", report)
+        for name in ("reward.json", "reward.txt"):
+            remove(os.path.join(logs, name))
+        if reward is not None and report["error"] is None:
+            put(logs, "reward.json", reward)
+            remove(os.path.join(logs, "reward.txt"))
+    except Exception as error:
+        print("verifier: %s cannot be written: %s" % (logs, error), file=sys.stderr)
+        return 2
+    for line in report["judges"]:
+        print("%-8s %s: %s" % (line["status"], line["name"], line["error"] or line["reason"] or line["value"]))
+    print("reward: %s" % (report["reward"] if report["reward"] is not None else "none"))
+    return 2 if report["error"] else 0 if reward is not None else 1
+
+
+def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
+    """The places of a container, where the caller named none."""
+    agent = ("/logs/agent/transcript.jsonl", "/logs/agent/claude-code.txt")
+    args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
+    args.transcript = args.transcript or next((p for p in agent if os.path.isfile(p)), None)
+    args.interceptions = args.interceptions or "/var/log/harbor-pack/interceptions.jsonl"
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())
