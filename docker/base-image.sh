@@ -33,19 +33,19 @@ use_apt_proxy
 
 # Not in /tmp, which may be small or mounted without devices.
 work=$(mktemp -d "$(cache_dir)/base-image.XXXXXX")
-trap 'umount "$work/root/proc" "$work/root/sys" 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
+trap 'umount "$work/tree/proc" "$work/tree/sys" 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 say "making $image with debootstrap (about a minute)"
-PATH=$PATH:/usr/sbin:/sbin debootstrap --variant=minbase --include="$packages" "$suite" "$work/root" "$mirror" >"$work/log" 2>&1 || {
+PATH=$PATH:/usr/sbin:/sbin debootstrap --variant=minbase --include="$packages" "$suite" "$work/tree" "$mirror" >"$work/log" 2>&1 || {
     tail -n 5 "$work/log" >&2
     fail "debootstrap failed; the lines above are the end of its log"
 }
 # What a container does not need makes up nearly half of it.
-rm -rf "$work"/root/var/cache/apt/* "$work"/root/var/lib/apt/lists/* "$work"/root/var/log/* \
-    "$work"/root/usr/share/doc/* "$work"/root/usr/share/man/* "$work"/root/usr/share/locale/* "$work"/root/dev/*
-layer=$(tar -C "$work/root" --numeric-owner -c . | docker import -)
+rm -rf "$work"/tree/var/cache/apt/* "$work"/tree/var/lib/apt/lists/* "$work"/tree/var/log/* \
+    "$work"/tree/usr/share/doc/* "$work"/tree/usr/share/man/* "$work"/tree/usr/share/locale/* "$work"/tree/dev/*
+layer=$(tar -C "$work/tree" --numeric-owner -c . | docker import -)
 
 # STOPSIGNAL: a container's first process ignores SIGTERM, and every stop would wait ten seconds for it.
 # The classic builder first, since Debian's engine has no other; an engine without it takes its own.

@@ -1,0 +1,121 @@
+"""The checkout as a stranger meets it: the README's commands work, and nothing in it belongs to one machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP_LEVEL = {
+    ".ci", ".gitattributes", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "docker", "docs",
+    "examples", "harbor_tasks", "interceptor", "pyproject.toml", "templates", "tests",
+}  # fmt: skip
+
+# Written in pieces, so that this file does not hold what it looks for.
+REGISTRIES = [
+    ".".join(parts)
+    for parts in [
+        ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("deb", "debian", "org"),
+        ("snapshot", "debian", "org"), ("security", "debian", "org"), ("archive", "ubuntu", "com"), ("ghcr", "io"),
+        ("quay", "io"), ("gcr", "io"), ("index", "docker", "io"), ("registry-1", "docker", "io"), ("nodesource", "com"),
+    ]
+]  # fmt: skip
+MACHINE_PATHS = [re.compile(rf"(?<![\w.-]){top}(?![\w-])") for top in ("/" + "root", "/" + "work")]
+
+# The README's commands that other tests run, and where.
+ELSEWHERE = {
+    "make demo": "tests/packaging/test_make.py",
+    "make test": ".ci/run",
+    "docker/engine.sh start": "tests/packaging/test_helpers.py",
+    "docker/plugins.sh": "tests/packaging/test_helpers.py",
+    "docker/base-image.sh": "tests/packaging/test_helpers.py",
+    "docker/harbor.sh": ".ci/run",
+}
+
+
+def readme_commands(root: Path) -> list[str]:
+    """Every command of the README's shell blocks, comments off, continued lines joined."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", (root / "README.md").read_text(), re.M | re.S)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [command for line in lines if (command := re.sub(r"\s+#.*|^#.*", "", line).strip())]
+
+
+def texts(root: Path, names: list[str]) -> dict[str, str]:
+    """The tracked files that are text."""
+    found = {}
+    for name in names:
+        data = (root / name).read_bytes()
+        if b"\0" not in data:
+            found[name] = data.decode(errors="replace")
+    return found
+
+
+@pytest.fixture(scope="module")
+def tracked(checkout: Path) -> dict[str, str]:
+    """The text of every file that a clone holds."""
+    files = [str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_file()]
+    ours = [name for name in files if not name.startswith(".venv/") and "__pycache__" not in name]
+    return texts(checkout, sorted(ours))
+
+
+def test_the_readmes_first_eval_works_line_by_line(repo_root: Path, tmp_path: Path) -> None:
+    ours = [command for command in readme_commands(repo_root) if command.startswith("harbor-pack ")]
+    assert len(ours) >= 5
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    (tmp_path / "examples").symlink_to(repo_root / "examples")
+    for command in ours:
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_other_command_of_the_readme_is_run_by_a_test(repo_root: Path) -> None:
+    others = [command for command in readme_commands(repo_root) if not command.startswith("harbor-pack ")]
+    assert {"make demo", "make test"} <= set(others)
+    for command in others:
+        assert command in ELSEWHERE, f"no test runs the README's command {command!r}"
+        runner = (repo_root / ELSEWHERE[command]).read_text()
+        assert command.split()[0].removeprefix("docker/") in runner
+
+
+def test_the_readme_names_every_command_and_no_other(repo_root: Path) -> None:
+    help_text = subprocess.run(
+        [sys.executable, "-m", "harbor_tasks.cli", "--help"], cwd=repo_root, capture_output=True, text=True, check=True
+    ).stdout
+    existing = set(re.findall(r"^ {2,4}(\w+) {2,}\S", help_text.partition("Commands:")[2], re.M))
+    named = set(re.findall(r"^\| `(\w+)[ `]", (repo_root / "README.md").read_text(), re.M))
+    assert existing
+    assert named == existing
+
+
+def test_the_top_level_holds_only_what_belongs_there(tracked: dict[str, str]) -> None:
+    assert {name.partition("/")[0] for name in tracked} <= TOP_LEVEL
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_no_file_names_a_package_registry(tracked: dict[str, str], registry: str) -> None:
+    assert [name for name, text in tracked.items() if registry in text] == []
+
+
+def test_no_file_names_a_path_of_one_machine(tracked: dict[str, str], repo_root: Path) -> None:
+    found = [
+        f"{name}: {line.strip()}"
+        for name, text in tracked.items()
+        for line in text.splitlines()
+        if str(repo_root) in line or any(path.search(line) for path in MACHINE_PATHS)
+    ]
+    assert found == []
+
+
+def test_every_text_file_has_unix_line_endings_and_ends_with_one(tracked: dict[str, str]) -> None:
+    assert [name for name, text in tracked.items() if "\r\n" in text] == []
+    assert [name for name, text in tracked.items() if text and not text.endswith("\n")] == []
+
+
+def test_scripts_can_be_started(repo_root: Path) -> None:
+    for path in [repo_root / ".ci" / "run", *(repo_root / "docker").glob("*.sh")]:
+        starts = path.read_text().startswith("#!")
+        assert os.access(path, os.X_OK) == starts, path
