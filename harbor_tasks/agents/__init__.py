@@ -1,1 +1,6 @@
-"""Placeholder docstring of the room."""
+"""Who works on a task.
+
+- base.py: the contract of an agent, and the agents by name
+- oracle.py: runs the case's solution
+- replay.py: plays the case's recorded tool calls
+"""

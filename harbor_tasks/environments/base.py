@@ -1,4 +1,4 @@
-"""Trials and jobs as data, where they lie on disk, and the contracts between jobs, environments and agents.
+"""Trials and jobs as data, where they lie on disk, and the contract of an environment.
 
 A job's folder (DESIGN.md, "Verifier, judges, reward, job")::
 
@@ -16,15 +16,16 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harbor_tasks.agents.base import Agent
 from harbor_tasks.errors import AuthorError
 
 TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
@@ -200,44 +201,6 @@ class Stop:
     def now(self) -> bool:
         """No more grace."""
         return self._now.is_set()
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where an agent finds its things: paths as its own process sees them."""
-
-    workspace: Path
-    home: Path
-    settings: Path
-    transcript: Path
-    solution: Path
-    """The task's ``solution/``, there only for an agent that asks for it."""
-    instruction: Path
-    mcp_config: Path | None = None
-    step: str | None = None
-
-
-@dataclass(frozen=True)
-class Launch:
-    """How an agent is started; the working directory is the workspace."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    stdin: Path | None = None
-
-
-class Agent(Protocol):
-    """What works on a task: it knows its command line and what a task must hold for it, not where it runs."""
-
-    name: str
-    version: str
-    needs_solution: bool
-
-    def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
-        """What the task directory lacks for this agent, as the end of a sentence; None when it can be run."""
-
-    def launch(self, places: Places) -> Launch:
-        """The command for one task, or for one of its steps."""
 
 
 @dataclass(frozen=True)
