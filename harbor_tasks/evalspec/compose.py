@@ -80,10 +80,11 @@ class _Frame:
 
 
 class Composer:
-    """Reads one text; `compose` gives the data, ``lines`` the lines by the id of each container."""
+    """Reads one text; `compose` gives the data, ``lines`` and ``blocks`` say where it stands."""
 
     def __init__(self, text: str, name: str, mode: Mode) -> None:
-        self.lines: dict[int, Any] = {}
+        self.lines: dict[int, Any] = {}  # by the id of each container: the line of each key or item
+        self.blocks: set[tuple[int, Any]] = set()  # where texts stand that begin on the line after their `|`
         self.duplicates: list[ReadError] = []
         self._name, self._mode = name, mode
         self._text, self._restore = hide_special(text)
@@ -148,6 +149,8 @@ class Composer:
             if self._track and value is not text:
                 slot = frame.key if frame.key is not None else len(frame.container)
                 self._sources[id(frame.container), slot] = _Scalar(text, value)
+            if event.style == "|":
+                self.blocks.add((id(frame.container), frame.key if frame.key is not None else len(frame.container)))
             mode = frame.mode.below(frame.key if frame.key is not None else "*")
             self._put(text if mode.texts else value, line)
 

@@ -9,10 +9,24 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator
 
 from harbor_tasks.evalspec import envrefs
+
+_SYSTEM_FOLDERS = (
+    "bin", "boot", "dev", "etc", "lib", "lib64", "logs", "proc", "run", "sbin", "solution", "sys", "tests", "usr",
+)  # fmt: skip
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: short, in the author's notation."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:57] + "...")
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "null" if value is None else str(value)
 
 
 def _not_empty(text: str) -> str:
@@ -23,18 +37,53 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError("must be a finite number")
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _positive_int(value: Any) -> Any:
+    if type(value) is not int or not 0 < value <= 10**9:
+        raise ValueError(f"must be a positive integer, not {shown(value)}")
     return value
 
 
+def _positive_number(value: Any) -> Any:
+    if not _is_number(value) or value <= 0:
+        raise ValueError(f"must be a positive number, not {shown(value)}")
+    return value
+
+
+def _non_negative(value: Any) -> Any:
+    if not _is_number(value) or value < 0:
+        raise ValueError(f"must be a non-negative number, not {shown(value)}")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if not _is_number(value):
+        raise ValueError(f"must be a number, not {shown(value)}")
+    return value
+
+
+def _fraction(value: Any) -> Any:
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise ValueError(f"must be a number from 0 to 1, not {shown(value)}")
+    return value
+
+
+def _score_range(value: Any) -> Any:
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_number, value))
+    if not is_pair or value[0] >= value[1]:
+        raise ValueError("must be [lowest, highest]: two numbers, the lower one first")
+    return tuple(value)
+
+
 def _project_path(text: str) -> str:
-    """A path of the project: relative, without `..`, with no control characters."""
-    if text.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", text):
-        raise ValueError(f"must be a relative path, not {text!r}")
+    """A path of the project: relative, without `..`, without control characters."""
+    if text.startswith(("/", "~", "\\")) or re.match(r"[A-Za-z]:[\\/]", text):
+        raise ValueError(f"must be a relative path, not {shown(text)}")
     if ".." in re.split(r"[\\/]", text):
-        raise ValueError(f"must not contain '..', as {text!r} does")
+        raise ValueError(f"must not contain '..', as {shown(text)} does")
     if any(ord(ch) < 32 or ord(ch) == 127 for ch in text):
         raise ValueError("must not contain control characters")
     return text
@@ -42,58 +91,59 @@ def _project_path(text: str) -> str:
 
 def _step_id(text: str) -> str:
     """A step's id names a folder in the task."""
-    if text in (".", "..") or set(text) == {"."}:
-        raise ValueError(f"must not be a relative directory reference, as {text!r} is")
+    if text in (".", ".."):
+        raise ValueError(f"must not be a relative directory reference, as {shown(text)} is")
     if "/" in text or "\\" in text:
-        raise ValueError(f"cannot contain path separators, as {text!r} does")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text, re.ASCII):
-        raise ValueError(f"must be letters, digits, '_' and '-' (it names a folder), not {text!r}")
-    if len(text) > 63:
-        raise ValueError("must not be longer than 63 characters")
+        raise ValueError(f"cannot contain path separators, as {shown(text)} does")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}", text, re.ASCII):
+        raise ValueError(f"must be 1 to 63 letters, digits, '_' and '-' (it names a folder), not {shown(text)}")
     return text
 
 
 def _image_path(text: str) -> str:
-    """A plain absolute path in the image: it is used in scripts, so no shell metacharacters."""
-    if not re.fullmatch(r"(/[A-Za-z0-9._-]+)+/?", text, re.ASCII) or any(p in (".", "..") for p in text.split("/")):
-        raise ValueError(f"must be a plain absolute path (letters, digits and . _ - between slashes), not {text!r}")
+    """A plain absolute path in the image: it stands in scripts, so no shell metacharacters."""
+    parts = text.split("/")[1:]
+    if not re.fullmatch(r"(/[A-Za-z0-9._-]+)+/?", text, re.ASCII) or "." in parts or ".." in parts:
+        raise ValueError(f"must be a plain absolute path (letters, digits, . _ - and slashes), not {shown(text)}")
+    if parts[0] in _SYSTEM_FOLDERS or parts[:2] == ["opt", "harbor-pack"]:
+        raise ValueError(f"must not lie in a folder of the system or of the harness, as {shown(text)} does")
     return text.rstrip("/")
 
 
-def _env_map(env: dict[str, str]) -> dict[str, str]:
-    for name, value in env.items():
-        fault = envrefs.name_fault(name)
-        if fault:
-            raise PydanticCustomError("env_key", "{name} {fault}", {"name": repr(name), "fault": fault, "key": name})
-        fault = envrefs.value_fault(value)
-        if fault:
-            raise PydanticCustomError("env_value", "{fault}", {"fault": fault, "key": name})
-    return env
+def _image_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", text, re.ASCII):
+        raise ValueError(f"must be the name of an image, as 'debian:bookworm', not {shown(text)}")
+    return text
 
 
-def _pair(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _env_name(name: str) -> str:
+    fault = envrefs.name_fault(name)
+    if fault:
+        raise ValueError(fault)
+    return name
 
 
-def _ordered(pair: tuple[float, float]) -> tuple[float, float]:
-    if not pair[0] < pair[1]:
-        raise ValueError("must be [lowest, highest] with lowest below highest")
-    return pair
+def _env_value(value: str) -> str:
+    fault = envrefs.value_fault(value)
+    if fault:
+        raise ValueError(fault)
+    return value
 
 
-def OneOrMore(value: Any) -> Any:  # noqa: N802 - used as the name of a type
+def one_or_more(value: Any) -> Any:
     """One item in place of a list of one."""
     return [value] if isinstance(value, (str, dict)) else value
 
 
 NonEmptyText = Annotated[str, AfterValidator(_not_empty)]
 ProjectPath = Annotated[str, AfterValidator(_not_empty), AfterValidator(_project_path)]
-WorkspacePath = ProjectPath
 ImagePath = Annotated[str, AfterValidator(_image_path)]
+ImageName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_image_name)]
 StepId = Annotated[str, AfterValidator(_not_empty), AfterValidator(_step_id)]
-PositiveInt = Annotated[int, Field(gt=0, le=10**9)]
-PositiveNumber = Annotated[float, Field(gt=0), AfterValidator(_finite)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-TextMap = dict[str, str]
-EnvMap = Annotated[dict[str, str], AfterValidator(_env_map)]
-ScoreRange = Annotated[tuple[float, float], BeforeValidator(_pair), AfterValidator(_ordered)]
+PositiveInt = Annotated[int, BeforeValidator(_positive_int)]
+PositiveNumber = Annotated[float, BeforeValidator(_positive_number)]
+Weight = Annotated[float, BeforeValidator(_non_negative)]
+Number = Annotated[float, BeforeValidator(_number)]
+Fraction = Annotated[float, BeforeValidator(_fraction)]
+ScoreRange = Annotated[tuple[float, float], BeforeValidator(_score_range)]
+EnvMap = dict[Annotated[str, AfterValidator(_env_name)], Annotated[str, AfterValidator(_env_value)]]

@@ -1,13 +1,25 @@
-"""Reads eval.yaml: strict YAML, models, rules, the project's `.mcp.json`."""
+"""Reads an eval: eval.yaml strictly, its models and rules, the files that it names, the project's `.mcp.json`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from harbor_tasks.errors import Problems
-from harbor_tasks.evalspec.reader import Document
+from harbor_tasks.errors import Problems, display_path
+from harbor_tasks.evalspec.mcp import merge_project_servers
+from harbor_tasks.evalspec.paths import find_path, project_root
+from harbor_tasks.evalspec.reader import Document, load_yaml
+from harbor_tasks.evalspec.rules import check_rules
 from harbor_tasks.evalspec.schema import EvalSpec
+from harbor_tasks.evalspec.validate import Checked, checked_model
+
+TEXTS = (
+    "name", "description", "version", "execution.env.*", "execution.steps.*.env.*", "mcp_servers.*.env.*",
+    "mcp_servers.*.headers.*", "mcp_servers.*.args.*", "probes.*.env.*", "probes.*.answers.*", "runner.settings.env.*",
+)  # fmt: skip
+"""Where a scalar is its source text, however it looks: the variable `1.10` is not 1.1."""
+
+NOT_PACKED = ("mlflow", "generation")
 
 
 @dataclass(frozen=True)
@@ -27,10 +39,98 @@ class Eval:
         return self.document.line(*keys)
 
     def resolve(self, text: str, problems: Problems, *keys: str | int, what: str) -> Path | None:
-        """The file or folder that a path of eval.yaml names, or None with an error at ``keys``."""
-        raise NotImplementedError
+        """The file or folder that a path of eval.yaml names, or None with an error at ``keys``.
+
+        ``what`` names the thing in the message, as "the prompt file". Where it exists both in the file's folder and in
+        the project's root, a warning says which was taken.
+        """
+        found = find_path(text, self.root, self.project)
+        if found.path is None:
+            problems.error(f"{what} {found.fault}", self.file, self.line(*keys), hint=found.hint, code="path")
+        elif found.passed_over is not None:
+            message = f"{what} is {display_path(found.path)}, not {display_path(found.passed_over)}"
+            hint = "both exist; the folder of eval.yaml comes first"
+            problems.warn(message, self.file, self.line(*keys), hint=hint, code="path-twice")
+        return found.path
 
 
 def load_eval(path: Path, problems: Problems) -> Eval | None:
-    """Read an eval (its file or its folder). There may be errors in ``problems`` although an Eval is returned."""
-    raise NotImplementedError
+    """Read an eval, given its file or its folder; None when too little of it is left to go on.
+
+    What is faulty is reported in ``problems`` and left out of the result, so that the rest can be checked too: an Eval
+    may only be used for more than checking when ``problems`` has no errors.
+    """
+    file = _file_of(path, problems)
+    document = None if file is None else load_yaml(file, problems, text_under=TEXTS)
+    if file is None or document is None:
+        return None
+    project = project_root(file.parent)
+    checked = Checked(document.data, document, problems)
+    _move_skill(checked)
+    spec = checked_model(EvalSpec, checked)
+    if spec is None:
+        return None
+    check_rules(spec, checked)
+    spec = merge_project_servers(spec, project, problems)
+    handlers = file.parent / "tool_handlers.yaml"
+    ev = Eval(
+        spec=spec,
+        document=document,
+        file=file,
+        root=file.parent,
+        project=project,
+        handlers_file=handlers if handlers.exists() or handlers.is_symlink() else None,
+        not_packed=tuple(key for key in NOT_PACKED if key in document.data),
+    )
+    _check_files(ev, checked)
+    return None if "dataset" in checked.stood_in else ev
+
+
+def _file_of(path: Path, problems: Problems) -> Path | None:
+    """The absolute path of eval.yaml; a link that is eval.yaml itself is kept, for its folder is the eval's."""
+    file = path.resolve() / "eval.yaml" if path.is_dir() else path.parent.resolve() / path.name
+    if file.exists():
+        return file
+    if file.name == "eval.yaml" and file.with_suffix(".yml").exists():
+        return file.with_suffix(".yml")
+    problems.error("there is no eval.yaml here" if file.name == "eval.yaml" else "does not exist", file, code="no-eval")
+    return None
+
+
+def _move_skill(checked: Checked) -> None:
+    """Top-level `skill` is the old place of `execution.skill`."""
+    data = checked.data
+    if not isinstance(data, dict) or "skill" not in data:
+        return
+    skill = data.pop("skill")
+    execution = data.get("execution")
+    if skill is None or not (execution is None or isinstance(execution, dict)):
+        return
+    execution = data["execution"] = execution or {}
+    if execution.get("skill") not in (None, skill):
+        checked.error("skill", says=f"is {skill!r}, but execution.skill is {execution['skill']!r}", hint="keep one")
+    else:
+        execution["skill"] = skill
+
+
+def _check_files(ev: Eval, checked: Checked) -> None:
+    """The files and folders that eval.yaml names must exist."""
+    problems, spec = checked.problems, ev.spec
+    for index, tool in enumerate(spec.inputs.tools):
+        _need_file(ev, tool.prompt_file, checked, ("inputs", "tools", index, "prompt_file"))
+    for index, judge in enumerate(spec.judges):
+        _need_file(ev, judge.prompt_file, checked, ("judges", index, "prompt_file"))
+    _need_file(ev, spec.sandbox.dockerfile, checked, ("sandbox", "dockerfile"))
+    for index, folder in enumerate(spec.runner.plugin_dirs):
+        at = checked.where("runner", "plugin_dirs", index)
+        found = ev.resolve(folder, problems, *at, what=checked.name("runner", "plugin_dirs", index))
+        if found is not None and not found.is_dir():
+            checked.error("runner", "plugin_dirs", index, says="is not a folder", code="path")
+
+
+def _need_file(ev: Eval, text: str | None, checked: Checked, at: tuple[str | int, ...]) -> None:
+    if text is None:
+        return
+    found = ev.resolve(text, checked.problems, *checked.where(*at), what=checked.name(*at))
+    if found is not None and not found.is_file():
+        checked.error(*at, says="is not a file", code="path")

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.compose import MAX_DEPTH, Composer
@@ -25,7 +25,13 @@ _NOT_ALLOWED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _LONE_SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
-Lines = dict[int, Any]
+
+class Places(NamedTuple):
+    """Where the parts of some data stand: lines of keys and items, and texts that are blocks, by the container's id."""
+
+    data: Any
+    lines: dict[int, Any]
+    blocks: set[tuple[int, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,20 +40,29 @@ class Document:
 
     path: Path
     data: Any
-    _find_lines: Callable[[], tuple[Any, Lines]] = field(repr=False)
+    _places: Callable[[], Places] = field(repr=False)
 
     def line(self, *keys: str | int) -> int | None:
         """The line of this key or item, or of the nearest one above it; counted from 1."""
-        node, lines = self._find_lines()
-        found = 1 if node is not None else None
+        return self._find(keys)[0]
+
+    def line_of_text(self, row: int, *keys: str | int) -> int | None:
+        """The line of a row (from 1) of the text at this key; the key's line unless the text is a `|` block."""
+        line, is_block = self._find(keys)
+        return line + row if line is not None and is_block else line
+
+    def _find(self, keys: tuple[str | int, ...]) -> tuple[int | None, bool]:
+        node, lines, blocks = self._places()
+        line = 1 if node is not None else None
+        is_block = False
         for key in keys:
-            known = lines.get(id(node))
             try:
-                found = known[key]  # type: ignore[index]
+                line = lines[id(node)][key]
+                is_block = (id(node), key) in blocks
                 node = node[key]
             except (TypeError, LookupError):
-                break
-        return found
+                return line, False
+        return line, is_block
 
 
 def load_yaml(
@@ -89,7 +104,7 @@ def parse_yaml(
         content = _decode(text)
         data = _from_json(content, mode) if content.lstrip(" \t\r\n")[:1] in ("{", "[", '"') else _NOT_JSON
         if data is not _NOT_JSON:
-            return Document(path, data, _LinesOfJson(content, path.name))
+            return Document(path, data, _PlacesInJson(content, path.name))
         composer = Composer(content, path.name, mode)
         data = composer.compose()
     except ReadError as found:
@@ -97,8 +112,8 @@ def parse_yaml(
         return None
     for duplicate in composer.duplicates:
         fault(duplicate)
-    lines = composer.lines
-    return Document(path, data, lambda: (data, lines))
+    places = Places(data, composer.lines, composer.blocks)
+    return Document(path, data, lambda: places)
 
 
 def _decode(text: str | bytes) -> str:
@@ -194,19 +209,19 @@ def _in_mode(node: Any, mode: Mode) -> Any:
     return node
 
 
-class _LinesOfJson:
+class _PlacesInJson:
     """Finds the lines of JSON data when the first is asked for: it takes a second reading, and is only for messages."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name = text, name
-        self._found: tuple[Any, Lines] | None = None
+        self._found: Places | None = None
 
-    def __call__(self) -> tuple[Any, Lines]:
+    def __call__(self) -> Places:
         if self._found is None:
             # A pair of escapes that PyYAML refuses stands for one character; which one does not matter for lines.
             composer = Composer(_SURROGATES.sub("x", self._text), self._name, Mode.TYPED)
             try:
-                self._found = composer.compose(), composer.lines
+                self._found = Places(composer.compose(), composer.lines, composer.blocks)
             except ReadError:
-                self._found = None, {}
+                self._found = Places(None, {}, set())
         return self._found

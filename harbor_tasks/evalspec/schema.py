@@ -6,23 +6,25 @@ A key that is left empty (null) counts as not given. Checks that need more than 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from harbor_tasks.evalspec.fields import (
     EnvMap,
     Fraction,
+    ImageName,
     ImagePath,
     NonEmptyText,
-    OneOrMore,
+    Number,
     PositiveInt,
     PositiveNumber,
     ProjectPath,
     ScoreRange,
     StepId,
-    TextMap,
-    WorkspacePath,
+    Weight,
+    one_or_more,
 )
 
 DEFAULT_HOOK_MODEL = "claude-haiku-4-5-20251001"
@@ -38,10 +40,25 @@ class Table(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_not_given(cls, data: Any) -> Any:
-        """A key without a value is a key that was not given."""
+        """A known key without a value is a key that was not given."""
         if isinstance(data, dict) and None in data.values():
-            return {key: value for key, value in data.items() if value is not None}
+            known = keys_of(cls)
+            return {key: value for key, value in data.items() if value is not None or key not in known}
         return data
+
+
+@cache
+def keys_of(table: type[Table]) -> dict[str, Any]:
+    """The keys that a table may hold, as they are written, with the types of their values."""
+    return {field.alias or name: field.annotation for name, field in table.model_fields.items()}
+
+
+def _rule_kind(value: Any) -> str:
+    return "path" if isinstance(value, (dict, PathRule)) else "text"
+
+
+def _answer_kind(value: Any) -> str:
+    return "list" if isinstance(value, list) else "text"
 
 
 class Workspace(Table):
@@ -141,16 +158,22 @@ class PathRule(Table):
 
     path: NonEmptyText
     """A file, or a folder with a closing `/` for the whole tree."""
-    tools: Annotated[list[NonEmptyText], Field(min_length=1)]
+    tools: Annotated[list[NonEmptyText], BeforeValidator(one_or_more), Field(min_length=1)]
     """Names of tools."""
+
+
+Rule = Annotated[
+    Annotated[NonEmptyText, Tag("text")] | Annotated[PathRule, Tag("path")],
+    Discriminator(_rule_kind),
+]
 
 
 class Permissions(Table):
     """`permissions`: rules of the agent program."""
 
-    allow: list[NonEmptyText | PathRule] = []
+    allow: list[Rule] = []
     """What is permitted without a question."""
-    deny: list[NonEmptyText | PathRule] = []
+    deny: list[Rule] = []
     """What is never permitted."""
 
 
@@ -177,6 +200,8 @@ class McpServer(Table):
 
     name: NonEmptyText
     """The name in `mcp__<name>__<tool>`."""
+    type: Literal["stdio", "http", "sse", "streamable-http"] | None = None
+    """How it is reached; `command` is stdio, `url` is http when nothing is said."""
     command: NonEmptyText | None = None
     """The program."""
     args: list[str] = []
@@ -185,14 +210,14 @@ class McpServer(Table):
     """Its environment; a secret is a `${VAR}`."""
     url: NonEmptyText | None = None
     """Where the server listens, in place of `command`."""
-    headers: TextMap = {}
+    headers: dict[str, str] = {}
     """Headers of the requests; a secret is a `${VAR}`."""
 
 
 class Output(Table):
     """`outputs[]`: what a run leaves behind."""
 
-    path: WorkspacePath | None = None
+    path: ProjectPath | None = None
     """A file or folder of the workspace, or `tool`."""
     tool: NonEmptyText | None = None
     """Name or glob of a tool whose calls are the output."""
@@ -246,7 +271,7 @@ class Judge(Table):
 class Reward(Table):
     """`reward`: how the judges become one number."""
 
-    weights: dict[str, NonNegativeFloat] = {}
+    weights: dict[str, Weight] = {}
     """Weight of each judge; 1 when it is not given."""
     gate: bool = True
     """Whether a failed boolean judge makes the reward 0."""
@@ -257,7 +282,7 @@ class Reward(Table):
 class Threshold(Table):
     """`thresholds.<judge>`: what a job must reach."""
 
-    min_mean: float | None = None
+    min_mean: Number | None = None
     """Lowest mean, on the judge's own scale."""
     min_pass_rate: Fraction | None = None
     """Lowest share of trials that pass."""
@@ -276,7 +301,7 @@ class HookCommand(Table):
     """Whether the work goes on when it fails."""
 
 
-Commands = Annotated[list[HookCommand], BeforeValidator(OneOrMore)]
+Commands = Annotated[list[HookCommand], BeforeValidator(one_or_more)]
 
 
 class Hooks(Table):
@@ -290,6 +315,12 @@ class Hooks(Table):
     """After each trial."""
     after_all: Commands = []
     """After the job."""
+
+
+Answer = Annotated[
+    Annotated[str, Tag("text")] | Annotated[list[str], Tag("list")],
+    Discriminator(_answer_kind),
+]
 
 
 class ProbeSpec(Table):
@@ -307,9 +338,9 @@ class ProbeSpec(Table):
     """What the tool returned, for handlers that look at results."""
     expect: Literal["deny", "allow", "none", "answer", "rewrite"]
     """The decision that must come."""
-    reason_has: Annotated[list[str], BeforeValidator(OneOrMore)] = []
+    reason_has: Annotated[list[str], BeforeValidator(one_or_more)] = []
     """Texts that the reason must hold."""
-    answers: dict[str, str | list[str]] = {}
+    answers: dict[str, Answer] = {}
     """Question → answer that must come."""
     input_after: dict[str, Any] | None = None
     """The input after a rewrite."""
@@ -320,7 +351,7 @@ class ProbeSpec(Table):
 class Sandbox(Table):
     """`sandbox`: where a trial runs."""
 
-    image: NonEmptyText | None = None
+    image: ImageName | None = None
     """Base of the runtime image."""
     dockerfile: ProjectPath | None = None
     """A Dockerfile whose image is the base, in place of `image`."""

@@ -1,0 +1,261 @@
+"""Rules of eval.yaml that need more than one key, or a look at what a text means."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+
+from harbor_tasks.evalspec import code, envrefs, keys, secrets
+from harbor_tasks.evalspec.fields import shown
+from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer
+from harbor_tasks.evalspec.validate import Checked, Key
+
+BUILTIN_JUDGES = ("cost_budget", "documents_consulted", "tool_calls_valid")
+MODEL_AGENTS = ("claude-code", "codex")
+
+_REFERENCE = "write ${VAR}: it is taken from your environment when the eval runs"
+_JUDGE_KINDS = "check, prompt, prompt_file, builtin, command, module and function"
+_QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+# Settings that would take the tool policy away from the agent program.
+_POLICY_SETTINGS = ("disableAllHooks", "hooks", "allowManagedHooksOnly")
+
+
+def check_rules(spec: EvalSpec, checked: Checked) -> None:
+    """Report what the models cannot see."""
+    _execution(spec, checked)
+    _runner(spec, checked)
+    for index, server in enumerate(spec.mcp_servers):
+        check_server(server, checked, ("mcp_servers", index))
+    _unique(checked, [server.name for server in spec.mcp_servers], "mcp_servers", "name", "server name")
+    _outputs(spec, checked)
+    _judges(spec, checked)
+    _reward(spec, checked)
+    _thresholds(spec, checked)
+    _probes(spec, checked)
+    if spec.sandbox.image and spec.sandbox.dockerfile:
+        checked.error("sandbox", "dockerfile", says="is mutually exclusive with sandbox.image")
+
+
+def network_fault(spec: EvalSpec, agent: str) -> str:
+    """Why this agent cannot work in the eval's network, or ""."""
+    if spec.sandbox.network == "none" and agent in MODEL_AGENTS:
+        return f"sandbox.network is none, but the agent {agent} needs its model; use sandbox.network: model"
+    return ""
+
+
+def _execution(spec: EvalSpec, checked: Checked) -> None:
+    execution = spec.execution
+    given = [key for key in ("skill", "prompt", "steps") if getattr(execution, key)]
+    if not given and not any(checked.is_faulty("execution", key) for key in ("skill", "prompt", "steps")):
+        checked.error("execution", says="must set one of skill, prompt, steps", hint="say what the agent is to run")
+    for key in given[1:]:
+        checked.error("execution", key, says=f"is mutually exclusive with execution.{given[0]}", hint="keep one")
+    if execution.steps and execution.mode == "batch":
+        checked.error("execution", "steps", says="is only supported in mode: case", hint="set execution.mode to case")
+    _env(execution.env, checked, ("execution", "env"))
+    # Folders on some machines do not tell upper from lower case.
+    _unique(checked, [step.id.casefold() for step in execution.steps], "execution.steps", "id", "step id")
+    for index, step in enumerate(execution.steps):
+        at = ("execution", "steps", index)
+        if step.skill and step.prompt:
+            checked.error(*at, "prompt", says=f"is mutually exclusive with {checked.name(*at)}.skill", hint="keep one")
+        elif not step.skill and not step.prompt and not checked.is_faulty(*at):
+            checked.error(*at, says="must set one of skill, prompt")
+        _env(step.env, checked, (*at, "env"))
+
+
+def _env(env: dict[str, str], checked: Checked, at: tuple[Key, ...]) -> None:
+    for name, value in env.items():
+        if envrefs.env_references(value):
+            continue
+        if secrets.looks_secret(name, value):
+            checked.warn(*at, name, says="looks like a secret", hint=_REFERENCE, code="secret")
+        elif re.search(r"\$\{[A-Za-z_]", value):
+            hint = "only a whole value is a reference: $VAR, ${VAR} or ${VAR:-default}"
+            checked.warn(*at, name, says="is taken as it is, with its ${", hint=hint, code="env-literal")
+
+
+def _runner(spec: EvalSpec, checked: Checked) -> None:
+    settings = spec.runner.settings or {}
+    for key in _POLICY_SETTINGS:
+        if key in settings:
+            hint = "remove it: the hooks of a task are those of its handlers"
+            checked.error("runner", "settings", key, says="would switch the tool policy off", hint=hint)
+    env = settings.get("env")
+    for name, value in env.items() if isinstance(env, dict) else ():
+        fault = envrefs.name_fault(name) or ("" if isinstance(value, str) else "must be a string")
+        if fault:
+            checked.error("runner", "settings", "env", name, says=fault)
+
+
+def check_server(server: McpServer, checked: Checked, at: tuple[Key, ...]) -> None:
+    """The rules of one MCP server."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", server.name, re.ASCII) or "__" in server.name:
+        says = f"must be letters, digits, '-' and single '_', not {shown(server.name)}"
+        checked.error(*at, "name", says=says, hint="it stands in mcp__<name>__<tool>")
+    if server.command and server.url:
+        checked.error(*at, "url", says=f"is mutually exclusive with {checked.name(*at)}.command", hint="keep one")
+    elif server.command or server.url:
+        _check_transport(server, checked, at)
+    elif not checked.is_faulty(*at):
+        checked.error(*at, says="must set one of command, url")
+    for key, values in (("env", server.env), ("headers", server.headers)):
+        for name, value in values.items():
+            if secrets.looks_secret(name, value):
+                checked.warn(*at, key, name, says="looks like a secret", hint=_REFERENCE, code="secret")
+    for index, argument in enumerate(server.args):
+        if secrets.token_in(argument):
+            checked.warn(*at, "args", index, says="looks like a secret", hint="pass it in env as ${VAR}", code="secret")
+
+
+def _check_transport(server: McpServer, checked: Checked, at: tuple[Key, ...]) -> None:
+    way, others = ("url", ("args", "env")) if server.url else ("command", ("headers",))
+    if server.url and not re.match(r"https?://[^\s/]+", server.url) and "${" not in server.url:
+        checked.error(*at, "url", says=f"must be an http or https URL, not {shown(server.url)}")
+    for key in others:
+        if getattr(server, key):
+            checked.error(*at, key, says=f"has no meaning with a {way}")
+    if server.type and (server.type == "stdio") != bool(server.command):
+        checked.error(*at, "type", says=f"is {server.type}, which does not go with a {way}")
+
+
+def _outputs(spec: EvalSpec, checked: Checked) -> None:
+    for index, output in enumerate(spec.outputs):
+        at = ("outputs", index)
+        if output.path and output.tool:
+            checked.error(*at, "tool", says=f"is mutually exclusive with {checked.name(*at)}.path", hint="keep one")
+        elif not output.path and not output.tool and not checked.is_faulty(*at):
+            checked.error(*at, says="must set one of path, tool")
+        if output.batch_pattern and not _is_batch_pattern(output.batch_pattern):
+            says = f"must hold {{n}}, the number of the case, as RFE-{{n:03d}} does, not {shown(output.batch_pattern)}"
+            checked.error(*at, "batch_pattern", says=says)
+
+
+def _is_batch_pattern(text: str) -> bool:
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+        return names != [] and set(names) == {"n"} and bool(text.format(n=1))
+    except (ValueError, LookupError, TypeError):
+        return False
+
+
+def _judges(spec: EvalSpec, checked: Checked) -> None:
+    names = [judge.name for judge in spec.judges]
+    _unique(checked, names, "judges", "name", "judge name")
+    for index, judge in enumerate(spec.judges):
+        at = ("judges", index)
+        if judge.name == "reward":
+            checked.error(*at, "name", says="must not be 'reward', which is the name of the whole")
+        if not checked.is_faulty(*at):
+            _judge_kind(judge, checked, at)
+        if judge.check:
+            for fault in code.body_faults(judge.check):
+                checked.error(*at, "check", says=f"is not valid Python: {fault.message}", row=fault.row, code="python")
+        if judge.if_:
+            for fault in code.expression_faults(judge.if_):
+                says = f"is not a Python expression: {fault.message}"
+                checked.error(*at, "if", says=says, row=fault.row, code="python")
+        _judge_scale(judge, checked, at)
+        if judge.step:
+            _judge_step(judge.step, spec, checked, at)
+
+
+def _judge_kind(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:
+    kinds = [key for key in ("check", "prompt", "prompt_file", "builtin", "command") if getattr(judge, key)]
+    if judge.module or judge.function:
+        kinds.append("module")
+    if not kinds:
+        checked.error(*at, says=f"must set one of {_JUDGE_KINDS}")
+    elif len(kinds) > 1:
+        checked.error(*at, says=f"must set one of {_JUDGE_KINDS}, not {' and '.join(kinds)}", hint="keep one")
+    if bool(judge.module) != bool(judge.function):
+        missing = "function" if judge.module else "module"
+        checked.error(*at, missing, says="is missing: module and function go together")
+    if judge.module and not all(part.isidentifier() for part in judge.module.split(".")):
+        checked.error(*at, "module", says=f"must be the name of a Python module, not {shown(judge.module)}")
+    if judge.function and not judge.function.isidentifier():
+        checked.error(*at, "function", says=f"must be the name of a function, not {shown(judge.function)}")
+    if judge.builtin and judge.builtin not in BUILTIN_JUDGES:
+        says = f"is {shown(judge.builtin)}, an unknown builtin judge"
+        checked.error(*at, "builtin", says=says, hint=_did_you_mean(judge.builtin, BUILTIN_JUDGES))
+    if judge.type in ("check", "prompt", "builtin", "command", "module") and len(kinds) == 1:
+        kind = kinds[0].removesuffix("_file")
+        if judge.type != kind:
+            checked.error(*at, "type", says=f"is {judge.type}, but the judge sets {kinds[0]}", hint="remove type")
+
+
+def _judge_scale(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:
+    if judge.score_range is None:
+        return
+    if judge.feedback_type == "bool":
+        checked.error(*at, "score_range", says="has no meaning with feedback_type: bool", hint="remove one of them")
+    if judge.feedback_type == "int" and any(bound != int(bound) for bound in judge.score_range):
+        says = "has a fractional bound, but feedback_type is int"
+        checked.error(*at, "score_range", says=says, hint="use whole numbers")
+
+
+def _judge_step(step: str, spec: EvalSpec, checked: Checked, at: tuple[Key, ...]) -> None:
+    known = [one.id for one in spec.execution.steps]
+    if not known:
+        if not checked.is_faulty("execution", "steps"):
+            checked.error(*at, "step", says="requires an execution.steps pipeline", hint="remove it, or add steps")
+    elif step not in known and not checked.is_faulty("execution", "steps"):
+        checked.error(*at, "step", says=f"names the unknown step {shown(step)}", hint=_did_you_mean(step, known))
+
+
+def _reward(spec: EvalSpec, checked: Checked) -> None:
+    reward, names = spec.reward, [judge.name for judge in spec.judges]
+    known_all = not checked.is_faulty("judges")
+    for name in reward.weights:
+        if name not in names and known_all:
+            checked.error("reward", "weights", name, says="is no judge of this eval", hint=_did_you_mean(name, names))
+    if reward.judge and reward.judge not in names and known_all:
+        says = f"names the unknown judge {shown(reward.judge)}"
+        checked.error("reward", "judge", says=says, hint=_did_you_mean(reward.judge, names))
+    if reward.judge and reward.weights:
+        checked.error("reward", "weights", says="is mutually exclusive with reward.judge", hint="keep one")
+    if names and known_all and all(reward.weights.get(name, 1) == 0 for name in names):
+        checked.error("reward", "weights", says="must leave at least one judge a weight above 0")
+
+
+def _thresholds(spec: EvalSpec, checked: Checked) -> None:
+    names = [judge.name for judge in spec.judges]
+    for name, threshold in spec.thresholds.items():
+        if name not in names and not checked.is_faulty("judges"):
+            checked.error("thresholds", name, says="is no judge of this eval", hint=_did_you_mean(name, names))
+        if not threshold.model_fields_set and not checked.is_faulty("thresholds", name):
+            says = "must set one of min_mean, min_pass_rate, max_error_rate"
+            checked.error("thresholds", name, says=says, hint="it would never be missed as it is")
+
+
+def _probes(spec: EvalSpec, checked: Checked) -> None:
+    _unique(checked, [probe.name for probe in spec.probes], "probes", "name", "probe name")
+    for index, probe in enumerate(spec.probes):
+        at = ("probes", index)
+        if not re.fullmatch(r"[A-Za-z0-9_.:-]+", probe.tool, re.ASCII):
+            checked.error(*at, "tool", says=f"must be the name of one tool, not {shown(probe.tool)}")
+        if probe.expect == "answer" and probe.tool not in _QUESTION_TOOLS:
+            checked.error(*at, "expect", says="can be answer only for AskUserQuestion and request_user_input")
+        for key, wanted in (("answers", ("answer",)), ("reason_has", ("deny",)), ("input_after", ("rewrite",))):
+            if getattr(probe, key) and probe.expect not in wanted:
+                checked.error(*at, key, says=f"goes with expect: {' or '.join(wanted)}, not with {probe.expect}")
+
+
+def _unique(checked: Checked, names: Sequence[str], at: str, key: str, what: str) -> None:
+    path: tuple[Key, ...] = tuple(at.split("."))
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name in first:
+            line = checked.line(*path, first[name], key)
+            says = f"is a duplicate {what}: {shown(name)}" + (f" (first at line {line})" if line else "")
+            checked.error(*path, index, key, says=says, hint="give it another one", code="duplicate-name")
+        first.setdefault(name, index)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    nearest = keys.nearest(name, known)
+    if nearest:
+        return f"did you mean {shown(nearest)}?"
+    return f"known: {', '.join(known)}" if known else "the eval has no judges"
