@@ -37,6 +37,7 @@ trap 'umount "$work/tree/proc" "$work/tree/sys" 2>/dev/null || true; rm -rf --on
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+old=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null || true)
 say "making $image with debootstrap (about a minute)"
 PATH=$PATH:/usr/sbin:/sbin debootstrap --variant=minbase --include="$packages" "$suite" "$work/tree" "$mirror" >"$work/log" 2>&1 || {
     tail -n 5 "$work/log" >&2
@@ -55,4 +56,5 @@ printf '%s\n' "$dockerfile" | DOCKER_BUILDKIT=0 docker build --quiet --tag "$ima
     tail -n 5 "$work/log" >&2
     fail "docker build failed; the lines above are what it said"
 }
+[ -z "$old" ] || docker image rm "$old" >/dev/null 2>&1 || true # in use: it stays, without the name
 say "made $image"
