@@ -72,6 +72,14 @@ def test_the_readmes_first_eval_works_line_by_line(repo_root: Path, tmp_path: Pa
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
+def test_the_readmes_excerpts_stand_in_the_eval_that_it_makes(repo_root: Path) -> None:
+    starter = repo_root / "examples" / "starter"
+    lines = [line for name in ("eval.yaml", "tool_handlers.yaml") for line in (starter / name).read_text().splitlines()]
+    excerpts = re.findall(r"^```yaml\n(.*?)^```", (repo_root / "README.md").read_text(), re.M | re.S)
+    assert len(excerpts) == 2
+    assert [line for line in "".join(excerpts).splitlines() if line not in lines] == []
+
+
 def test_every_other_command_of_the_readme_is_run_by_a_test(repo_root: Path) -> None:
     others = [command for command in readme_commands(repo_root) if not command.startswith("harbor-pack ")]
     assert {"make demo", "make test"} <= set(others)
