@@ -1,0 +1,168 @@
+"""Times regexes against texts that make backtracking run wild. Run as a script of its own: a regex cannot be stopped
+from another thread, but a process can.
+
+stdin: JSON, a list of ``[regex, flags]`` that compile. stdout: one JSON line per regex, in order: null, or the text
+(at most `LONGEST` characters) on which a search took longer than `LIMIT_SECONDS`. A regex without a line hung.
+
+The texts are built from the regex's own parse tree: for each repeat in it, a way to it, many rounds of what it repeats,
+and an end that cannot match. On so few characters only exponential searches, or powers above the third, are slow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+LIMIT_SECONDS = 0.5
+BUDGET_SECONDS = 1.5
+LONGEST = 300
+_ROUNDS = (12, 30, LONGEST)
+_ENDS = ("", "!", "\n", "\x01")
+_MANY = 4  # a repeat of fewer rounds cannot explode by itself
+_MAX_PUMPS = 24
+
+
+class _TooSlowError(Exception):
+    pass
+
+
+def slow_text(regex: str, flags: int) -> str | None:
+    """A text on which this regex searches longer than the limit, or None; only in a process's main thread."""
+    compiled = re.compile(regex, flags)
+    deadline = time.monotonic() + BUDGET_SECONDS
+    for text in attack_texts(regex, flags):
+        if time.monotonic() > deadline:
+            break
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+        try:
+            compiled.search(text)
+        except _TooSlowError:
+            return text
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return None
+
+
+def attack_texts(regex: str, flags: int) -> Iterator[str]:
+    """Texts that are likely to make a search with this regex slow, short ones first."""
+    tree = importlib.import_module("re._parser").parse(regex, flags)
+    literals = "".join(dict.fromkeys(_literals(tree)))[:8]
+    places = [("", 0, []), *_repeats(tree, "")]
+    for before, least, body in places:
+        if least > _MANY:
+            for pump in _examples(body):
+                yield from (before[:LONGEST] + (pump * (least - 1))[:LONGEST] + end for end in _ENDS)
+    for rounds in _ROUNDS:
+        for before, _least, body in places:
+            pumps = dict.fromkeys([*_examples(body), *literals, "a", "0", " "])
+            for pump in list(pumps)[:_MAX_PUMPS]:
+                if pump:
+                    for end in _ENDS:
+                        yield before[:LONGEST] + (pump * rounds)[:LONGEST] + end
+
+
+def _repeats(items: Any, before: str) -> Iterator[tuple[str, int, Any]]:
+    """Every repeat of many rounds in the tree: an example of what stands before it, its least rounds, and its body."""
+    for op, value in items:
+        name = str(op)
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            if value[1] >= _MANY:
+                yield before, value[0], value[2]
+            yield from _repeats(value[2], before)
+        elif name == "BRANCH":
+            for branch in value[1]:
+                yield from _repeats(branch, before)
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP", "ASSERT", "ASSERT_NOT", "GROUPREF_EXISTS"):
+            for body in _bodies(name, value):
+                yield from _repeats(body, before)
+        before += next(iter(_examples([(op, value)])), "")
+
+
+def _bodies(name: str, value: Any) -> list[Any]:
+    """The parts within a group."""
+    if name == "SUBPATTERN":
+        return [value[3]]
+    if name == "GROUPREF_EXISTS":
+        return [part for part in value[1:] if part is not None]
+    return [value] if name == "ATOMIC_GROUP" else [value[1]]
+
+
+def _examples(items: Any) -> list[str]:
+    """A few texts that these items match, taking alternatives and characters of classes in turn."""
+    texts = [""]
+    for op, value in items:
+        texts = [(text + more)[:LONGEST] for text in texts for more in _examples_of(str(op), value)][:8]
+    return list(dict.fromkeys(texts))
+
+
+def _examples_of(name: str, value: Any) -> list[str]:
+    """A few texts that one item matches; an empty one for what matches a place (`^`, a look ahead)."""
+    found = [""]
+    if name == "LITERAL":
+        found = [chr(value)]
+    elif name in ("NOT_LITERAL", "ANY"):
+        found = ["b" if value == ord("a") else "a"]
+    elif name == "IN":
+        found = _class_members(value)
+    elif name == "BRANCH":
+        found = [text for branch in value[1] for text in _examples(branch)[:2]][:8]
+    elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        found = [text * max(1, min(value[0], 8)) for text in _examples(value[2])]
+    elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
+        found = _examples(_bodies(name, value)[0])
+    return found
+
+
+def _class_members(value: Any) -> list[str]:
+    """Some members of a character class; of a negated one, some that it leaves in."""
+    words = {"CATEGORY_DIGIT": "0", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a"}
+    found: list[str] = []
+    for op, item in value:
+        if str(op) == "LITERAL":
+            found.append(chr(item))
+        elif str(op) == "RANGE":
+            found.append(chr(item[0]))
+        elif str(op) == "CATEGORY":
+            found.append(words.get(str(item), "-"))
+    if value and str(value[0][0]) == "NEGATE":
+        return [ch for ch in "a0 -" if ch not in found][:2] or ["~"]
+    return found[:4] or ["a"]
+
+
+def _literals(items: Any) -> Iterator[str]:
+    """The single characters that the regex names anywhere."""
+    for op, value in items:
+        name = str(op)
+        if name == "LITERAL":
+            yield chr(value)
+        elif name == "IN":
+            yield from (chr(item) for kind, item in value if str(kind) == "LITERAL")
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            yield from _literals(value[2])
+        elif name == "BRANCH":
+            for branch in value[1]:
+                yield from _literals(branch)
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP", "ASSERT", "ASSERT_NOT", "GROUPREF_EXISTS"):
+            for body in _bodies(name, value):
+                yield from _literals(body)
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    raise _TooSlowError
+
+
+def main() -> None:
+    """Read the regexes from stdin, print a line for each."""
+    signal.signal(signal.SIGALRM, _stop)
+    for regex, flags in json.load(sys.stdin):
+        print(json.dumps(slow_text(regex, flags)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
