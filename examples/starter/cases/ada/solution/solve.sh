@@ -1,0 +1,3 @@
+#!/bin/sh
+# What a right run leaves behind; the agent `oracle` runs it.
+echo 'Hyvää huomenta, Ada!' > greeting.txt
