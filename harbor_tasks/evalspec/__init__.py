@@ -1,9 +1,12 @@
 """Reads and checks what the author wrote: eval.yaml (`load_eval`) and its cases (`list_cases`, `read_case`)."""
 
-from harbor_tasks.evalspec.dataset import Case, CaseFile, inputs_of, list_cases, read_case
+from harbor_tasks.evalspec.casefiles import CaseFile
+from harbor_tasks.evalspec.dataset import Case, inputs_of, list_cases, read_case
 from harbor_tasks.evalspec.envrefs import EnvRef, env_references
 from harbor_tasks.evalspec.load import Eval, load_eval
 from harbor_tasks.evalspec.reader import Document, load_yaml, parse_yaml
+from harbor_tasks.evalspec.rules import network_fault
+from harbor_tasks.evalspec.scan import warn_of_secrets
 from harbor_tasks.evalspec.schema import EvalSpec
 
 __all__ = [
@@ -18,6 +21,8 @@ __all__ = [
     "list_cases",
     "load_eval",
     "load_yaml",
+    "network_fault",
     "parse_yaml",
     "read_case",
+    "warn_of_secrets",
 ]
