@@ -1,0 +1,260 @@
+"""A job: trials in parallel, each in its own thread; Ctrl-C ends what runs and keeps what is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from harbor_tasks.environments.base import (
+    Event,
+    Expected,
+    RunOptions,
+    Stop,
+    Trial,
+    TrialError,
+    TrialPlan,
+    job_lock,
+    new_trial,
+    now,
+    read_trials,
+    trial_dir,
+    write_record,
+)
+from harbor_tasks.environments.contained import run_contained
+from harbor_tasks.environments.plan import JobPlan, plan_job
+from harbor_tasks.environments.staging import forget_scratch, remove_tree
+from harbor_tasks.errors import InterruptedRun, display_path
+from harbor_tasks.evalspec.schema import HookCommand
+
+PATIENCE = 15.0
+"""Seconds that running trials get to end after Ctrl-C; a second one makes it a fraction."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_job(source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None) -> Path:
+    """Run the job that ``options`` ask for on the built tasks in ``source``; returns the job's folder.
+
+    Everything that can be known beforehand is an AuthorError or MachineError before that folder exists. A fault of a
+    trial is in its trial.json. With ``dry_run`` nothing is written, and the folder does not exist. Ctrl-C, SIGTERM and
+    SIGHUP (when this is the main thread) end the running trials and raise InterruptedRun.
+    """
+    say = on_event or _silent
+    plan = plan_job(source, options, os.environ)
+    _announce(plan, say)
+    if options.dry_run:
+        for wanted in plan.todo:
+            say(Event("planned", f"would run {_label(wanted, plan)}", total=len(plan.todo)))
+        return plan.folder
+    (plan.folder / "trials").mkdir(parents=True, exist_ok=True)
+    with job_lock(plan.folder):
+        write_record(plan.folder / "job.json", plan.job)
+        _Runner(plan, _project(options)).run(say)
+    return plan.folder
+
+
+def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
+    kept = len(plan.job.expected) - len(plan.todo)
+    trials = f"{len(plan.todo)} trial{'s' if len(plan.todo) != 1 else ''}" + (f", {kept} kept" if kept else "")
+    place = plan.environment.name + ("" if plan.environment.sealed else " (not sealed: the agent runs as you)")
+    text = f"job {display_path(plan.folder)}: {trials}, agent {plan.agent.name}, {place}"
+    say(Event("job", text, total=len(plan.todo)))
+    if plan.job.not_enforced:
+        count = len(plan.job.not_enforced)
+        what = f"{count} rule{'s are' if count != 1 else ' is'} not enforced here"
+        say(Event("warning", f"{what}: {'; '.join(plan.job.not_enforced)}"))
+    for warning in plan.warnings:
+        say(Event("warning", warning))
+
+
+class _Runner:
+    """The threads of a job and what they report."""
+
+    def __init__(self, plan: JobPlan, project: Path) -> None:
+        self.plan, self.project = plan, project
+        self.stop = Stop()
+        self.events: queue.Queue[Event] = queue.Queue()
+        self.todo: queue.SimpleQueue[Expected] = queue.SimpleQueue()
+        self.done = 0
+        self.errors: list[str] = []
+
+    def run(self, say: Callable[[Event], None]) -> None:
+        """All trials; raises InterruptedRun when the user ended them."""
+        for wanted in self.plan.todo:
+            self.todo.put(wanted)
+        # daemons: a trial that cannot be ended must not keep an interrupted command from returning
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.plan.parallel)]
+        with _signals(self.stop):
+            try:
+                for thread in threads:
+                    thread.start()
+                self._watch(threads, say)
+            except BaseException:  # the listener failed (a closed pipe): nothing may run on unseen
+                self.stop.ask()
+                self.stop.ask()
+                self._watch(threads, _silent)
+                self._finish("interrupted")
+                raise
+            if not self.stop.wanted and self.plan.todo:
+                self._after_all()
+        if self.stop.wanted:
+            self._finish("interrupted")
+            self._raise_interrupted()
+        self._finish("finished")
+
+    def _watch(self, threads: list[threading.Thread], say: Callable[[Event], None]) -> None:
+        """Pass on what the threads report until all have ended, or have not within the time for it."""
+        asked: float | None = None
+        while any(thread.is_alive() for thread in threads) or not self.events.empty():
+            with contextlib.suppress(queue.Empty):
+                say(self.events.get(timeout=0.1))
+            if self.stop.wanted:
+                asked = asked or time.monotonic()
+                if time.monotonic() - asked > (PATIENCE / 3 if self.stop.now else PATIENCE):
+                    return
+
+    def _work(self) -> None:
+        while not self.stop.wanted:
+            try:
+                wanted = self.todo.get_nowait()
+            except queue.Empty:
+                return
+            self._report("started", f"started {_label(wanted, self.plan)}", None)
+            trial = self._trial(wanted)
+            self.done += 1  # only a number that is shown: two threads at once do no harm
+            text = f"{_label(wanted, self.plan)}: {_outcome(trial)}"
+            self._report("interrupted" if trial.status == "interrupted" else "finished", text, trial)
+
+    def _report(self, kind: Literal["started", "finished", "interrupted"], text: str, trial: Trial | None) -> None:
+        self.events.put(Event(kind, text, trial, self.done, len(self.plan.todo)))
+
+    def _trial(self, wanted: Expected) -> Trial:
+        folder = trial_dir(self.plan.folder, wanted.trial)
+        blank = new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
+        try:
+            if folder.exists():  # an earlier run of this job did not finish it
+                forget_scratch(folder)
+                remove_tree(folder)
+            folder.mkdir()
+            task = self.plan.source / wanted.task
+            lack = self.plan.agent.lacks(task, tuple(step.id for step in self.plan.manifest.steps))
+            if lack is not None:
+                trial = _failed(blank, TrialError(kind="agent", message=lack))
+            else:
+                trial = self.plan.environment.run(TrialPlan(wanted, task, folder, self.plan.agent), self.stop)
+                if not self.stop.wanted:
+                    trial = self._after_each(folder, trial)
+        except Exception as error:  # noqa: BLE001 - one trial's fault must not end the others
+            with contextlib.suppress(OSError):
+                (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            message = f"{type(error).__name__}: {error} (see error.txt in the trial's folder)"
+            trial = _failed(blank, TrialError(kind="environment", message=message))
+        with contextlib.suppress(OSError):
+            write_record(folder / "trial.json", trial)
+        return trial
+
+    def _after_each(self, folder: Path, trial: Trial) -> Trial:
+        """The eval's after_each commands, in the workspace that the trial left."""
+        cwd = folder / "workspace" if (folder / "workspace").is_dir() else folder
+        env = {"HARBOR_PACK_TRIAL": str(folder)}
+        fault = self._commands(self.plan.manifest.hooks_after.after_each, "after_each", cwd, folder / "hooks.log", env)
+        if fault is None:
+            return trial
+        error = trial.error or TrialError(kind="environment", message=fault)
+        return trial.model_copy(update={"status": "error", "error": error})
+
+    def _after_all(self) -> None:
+        folder = self.plan.folder
+        fault = self._commands(self.plan.manifest.hooks_after.after_all, "after_all", folder, folder / "hooks.log", {})
+        if fault is not None:
+            self.errors.append(fault)
+
+    def _commands(
+        self, hooks: tuple[HookCommand, ...], when: str, cwd: Path, log: Path, more: Mapping[str, str]
+    ) -> str | None:
+        """Run commands on the host, with the caller's environment; the first fault that is not to be passed over."""
+        env = {**os.environ, "AGENT_EVAL_PROJECT_ROOT": str(self.project), "HARBOR_PACK_JOB": str(self.plan.folder)}
+        for hook in hooks:
+            ended = run_contained(
+                ["/bin/sh", "-c", hook.command], cwd=cwd, env={**env, **more}, stdout=log, stderr=log,
+                timeout=hook.timeout, stop=self.stop,
+            )  # fmt: skip
+            if (ended.why != "exited" or ended.exit_code) and hook.on_failure == "fail":
+                how = f"exit code {ended.exit_code}" if ended.why == "exited" else ended.why
+                return f"the {when} command failed ({how}): {hook.command}; see {log.name}"
+        return None
+
+    def _finish(self, status: Literal["finished", "interrupted"]) -> None:
+        job = self.plan.job.model_copy(update={"status": status, "errors": tuple(self.errors)})
+        write_record(self.plan.folder / "job.json", job)
+        if status == "interrupted":
+            self._mark_interrupted()
+
+    def _mark_interrupted(self) -> None:
+        """What never started, or could not be ended in time, is neither a failure nor lost."""
+        for wanted in self.plan.todo:
+            path = trial_dir(self.plan.folder, wanted.trial) / "trial.json"
+            blank = new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_record(path, blank.model_copy(update={"status": "interrupted", "finished": now()}))
+
+    def _raise_interrupted(self) -> None:
+        trials = read_trials(self.plan.folder)
+        done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
+        raise InterruptedRun(
+            f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run "
+            f"{display_path(self.plan.source)} --agent {self.plan.agent.name} --resume {display_path(self.plan.folder)}"
+        )
+
+
+@contextlib.contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    """Ctrl-C and its like ask for the end; only the main thread can take signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.ask()
+
+    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _silent(_event: Event) -> None:
+    """Nobody listens."""
+
+
+def _failed(blank: Trial, error: TrialError) -> Trial:
+    return blank.model_copy(update={"status": "error", "error": error, "started": now(), "finished": now()})
+
+
+def _label(wanted: Expected, plan: JobPlan) -> str:
+    return f"{wanted.case_id}" + (f" (attempt {wanted.attempt})" if plan.job.attempts > 1 else "")
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.error is not None:
+        return f"{trial.error.kind} error: {trial.error.message}"
+    return trial.status if trial.reward is None else f"reward {trial.reward:g}"
+
+
+def _project(options: RunOptions) -> Path:
+    """The author's project: told, or the nearest folder above this one with .git, else this one (facts)."""
+    if options.project is not None:
+        return options.project.resolve()
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
