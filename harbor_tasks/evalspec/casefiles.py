@@ -129,17 +129,19 @@ class CaseFolder:
         except OSError as error:
             self.error(path, f"cannot be read: {error.strerror}", code="unreadable")
             return None
-        mode = status.st_mode
+        return status if self._is_usable(path, status.st_mode) else None
+
+    def _is_usable(self, path: str, mode: int) -> bool:
+        """Whether a mode is that of a readable file or folder; else there is an error."""
         if stat.S_ISDIR(mode) and path.endswith("/Dockerfile"):
             self.error(path, "is a folder, where tools expect a file", "rename it", "special-file")
-            return None
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             self.error(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}", "remove it", "special-file")
-            return None
-        if mode & 0o444 != 0o444 and (not mode & 0o444 or not os.access(path, os.R_OK)):
+        elif mode & 0o444 != 0o444 and (not mode & 0o444 or not os.access(path, os.R_OK)):
             self.error(path, f"is not readable (mode {mode & 0o7777:04o})", "chmod +r it", "unreadable")
-            return None
-        return status
+        else:
+            return True
+        return False
 
     def _linked(self, path: str, hidden: Sequence[str]) -> os.stat_result | None:
         target = os.path.realpath(path)

@@ -102,7 +102,7 @@ class Composer:
         try:
             self._read_events()
         except yaml.MarkedYAMLError as error:
-            message, hint = syntax_words(error)
+            message, hint = syntax_words(error, "JSON" if self._name.endswith(".json") else "YAML")
             mark = error.problem_mark or error.context_mark
             raise ReadError(message, None if mark is None else mark.line + 1, hint, "yaml-syntax") from None
         except yaml.YAMLError as error:
@@ -152,7 +152,7 @@ class Composer:
             if event.style == "|":
                 self.blocks.add((id(frame.container), frame.key if frame.key is not None else len(frame.container)))
             mode = frame.mode.below(frame.key if frame.key is not None else "*")
-            self._put(text if mode.texts else value, line)
+            self._put(mode.read(text, value), line)
 
     def _key(self, text: str, line: int, *, merge: bool) -> None:
         frame = self._stack[-1]
@@ -244,7 +244,7 @@ class Composer:
     def _copy(self, node: Any, mode: Mode) -> Any:
         """What an alias stands for, as data of its own, read as its place asks for. Depth is capped before."""
         if isinstance(node, _Scalar):
-            return node.text if mode.texts else node.value
+            return mode.read(node.text, node.value)
         if not isinstance(node, (dict, list)):
             return node
         copy: Any

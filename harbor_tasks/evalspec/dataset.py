@@ -203,7 +203,7 @@ def _overrides(file: Path, folder: CaseFolder) -> dict[str, str | list[str]]:
         return {}
     found = {key: value for key, value in document.data.items() if key != "case_overrides" and _is_answer(value)}
     own = document.data.get("case_overrides", {})
-    if own == "":
+    if own in ("", "null"):
         own = {}
     if not isinstance(own, dict):
         message = f"case_overrides must be a mapping of questions and answers, not {shown(own)}"

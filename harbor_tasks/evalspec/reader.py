@@ -100,6 +100,8 @@ def parse_yaml(
         problems.error(found.message, path, found.line, case=case, hint=found.hint, code=found.code)
 
     mode = Mode.under(text_under, texts=texts)
+    composer = None
+    data = _NOT_JSON
     try:
         content = _decode(text)
         data = _from_json(content, mode) if content.lstrip(" \t\r\n")[:1] in ("{", "[", '"') else _NOT_JSON
@@ -109,9 +111,12 @@ def parse_yaml(
         data = composer.compose()
     except ReadError as found:
         fault(found)
+    if composer is None:
         return None
     for duplicate in composer.duplicates:
         fault(duplicate)
+    if data is _NOT_JSON:
+        return None
     places = Places(data, composer.lines, composer.blocks)
     return Document(path, data, lambda: places)
 
@@ -204,9 +209,7 @@ def _in_mode(node: Any, mode: Mode) -> Any:
         return [_in_mode(value, below) for value in node]
     if isinstance(node, _Number):
         return str(node) if mode.texts else typed_number(node)
-    if mode.texts and not isinstance(node, str):
-        return json.dumps(node)
-    return node
+    return node if isinstance(node, str) else mode.read(json.dumps(node), node)
 
 
 class _PlacesInJson:

@@ -30,13 +30,17 @@ class Mode:
 
     texts: bool = False
     keys: dict[str, Mode] = field(default_factory=dict)
+    may_be_null: bool = False
 
     TYPED: ClassVar[Mode]
     TEXTS: ClassVar[Mode]
 
     @classmethod
     def under(cls, paths: tuple[str, ...], *, texts: bool) -> Mode:
-        """The mode of a whole file; a path names keys with dots between, `*` is any key and each item of a list."""
+        """The mode of a whole file; a path names keys with dots between, `*` is any key and each item of a list.
+
+        What a path names by a word is null when nothing stands there; everything below it, and what `*` names, is text.
+        """
         if texts or not paths:
             return cls.TEXTS if texts else cls.TYPED
         root = cls(False, {})
@@ -45,7 +49,7 @@ class Mode:
             *above, last = path.split(".")
             for key in above:
                 at = at.keys.setdefault(key, cls(False, {}))
-            at.keys[last] = cls.TEXTS
+            at.keys[last] = cls.TEXTS if last == "*" else cls(True, {"*": cls.TEXTS}, may_be_null=True)
         return root
 
     def below(self, key: str) -> Mode:
@@ -53,6 +57,10 @@ class Mode:
         if not self.keys:
             return self
         return self.keys.get(key) or self.keys.get("*") or Mode.TYPED
+
+    def read(self, text: str, value: Any) -> Any:
+        """The source text or the typed value of a scalar."""
+        return text if self.texts and not (self.may_be_null and value is None) else value
 
 
 Mode.TYPED = Mode()

@@ -53,12 +53,13 @@ def keys_of(table: type[Table]) -> dict[str, Any]:
     return {field.alias or name: field.annotation for name, field in table.model_fields.items()}
 
 
+# Tags of union members stand in pydantic's paths; in brackets they are never taken for keys of the file.
 def _rule_kind(value: Any) -> str:
-    return "path" if isinstance(value, (dict, PathRule)) else "text"
+    return "<path rule>" if isinstance(value, (dict, PathRule)) else "<text>"
 
 
 def _answer_kind(value: Any) -> str:
-    return "list" if isinstance(value, list) else "text"
+    return "<list>" if isinstance(value, list) else "<text>"
 
 
 class Workspace(Table):
@@ -163,7 +164,7 @@ class PathRule(Table):
 
 
 Rule = Annotated[
-    Annotated[NonEmptyText, Tag("text")] | Annotated[PathRule, Tag("path")],
+    Annotated[NonEmptyText, Tag("<text>")] | Annotated[PathRule, Tag("<path rule>")],
     Discriminator(_rule_kind),
 ]
 
@@ -318,7 +319,7 @@ class Hooks(Table):
 
 
 Answer = Annotated[
-    Annotated[str, Tag("text")] | Annotated[list[str], Tag("list")],
+    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")],
     Discriminator(_answer_kind),
 ]
 

@@ -24,8 +24,10 @@ _FORMS = (
 )
 _TOKEN = re.compile(b"|".join(_FORMS))
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:token|secret|passw(?:or)?d|pwd|api_?key|private_?key|access_?key|credentials?|authorization|auth)(?:_|$)"
+    r"(?:^|_)(?:token|secret|passw(?:or)?d|pwd|api_?key|private_?key|access_?key|credentials?|authorization)(?:_|$)"
 )
+# Words, paths, URLs without a user.
+_PUBLIC_VALUE = re.compile(r"true|false|none|(?:[a-z]+:/|\.)?/[^@]*", re.IGNORECASE)
 _FILES = re.compile(
     r"\.env(?:\.(?!sample$|example$|template$|dist$).+)?|\.netrc|\.pgpass|\.git-credentials|\.npmrc|\.pypirc"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)|credentials\.json|.+\.(?:pem|p12|pfx|key|keystore|jks)",
@@ -45,7 +47,7 @@ def looks_secret(name: str, value: str) -> bool:
     if "$" in value or len(value) < 6 or value.isspace():
         return False
     folded = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "_", name).lower()
-    return _SECRET_NAME.search(folded) is not None and not re.fullmatch(r"true|false|none|[a-z]+://[^@]*", value, re.I)
+    return _SECRET_NAME.search(folded) is not None and not _PUBLIC_VALUE.fullmatch(value)
 
 
 def is_secret_file(name: str) -> bool:

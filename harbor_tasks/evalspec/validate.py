@@ -64,14 +64,13 @@ class Checked:
 
     def is_faulty(self, *path: Key) -> bool:
         """Whether something at or below this key was taken out, so that its absence is no news."""
-        path = self.at + path
-        return any(taken[: len(path)] == path for taken in self.faulty)
+        at = self.where(*path)
+        return any(taken[: len(at)] == at for taken in self.faulty)
 
     def take_out(self, path: tuple[Key, ...]) -> None:
-        """Take a faulty value out of the data."""
+        """Take a value out of the data."""
         if not path:
             return
-        self.faulty.append(self.where(*path))
         *above, key = path
         node = self.data
         for step in above:
@@ -86,10 +85,8 @@ class Checked:
 def checked_model(table: type[T], checked: Checked) -> T | None:
     """The model of the data; what is faulty is reported and left out. None when nothing is left of it."""
     if not isinstance(checked.data, dict):
-        what = dotted(checked.at) or "the file"
-        line = checked.document.line(*checked.at)
-        message = f"{what} must be a mapping, not {shown(checked.data)}"
-        checked.problems.error(message, checked.document.path, line, code="schema")
+        says = f"must be a mapping, not {shown(checked.data)}"
+        checked.error(says="is empty" if checked.data is None and not checked.at else says)
         return None
     for _ in range(_ROUNDS):
         try:
@@ -97,8 +94,9 @@ def checked_model(table: type[T], checked: Checked) -> T | None:
         except ValidationError as error:
             faults = [_Fault(fault, checked.data) for fault in error.errors(include_url=False)]
         for fault in faults:
-            _report(fault, table, checked)
-        for path in sorted({_to_take_out(fault, checked) for fault in faults}, key=_last_first, reverse=True):
+            if _report(fault, table, checked):
+                checked.faulty.append(checked.where(*fault.path))
+        for path in sorted({fault.to_take_out() for fault in faults}, key=_last_first, reverse=True):
             checked.take_out(path)
         for fault in faults:
             if fault.kind == "missing" and len(fault.path) == 1 and fault.path[0] in _STAND_IN:
@@ -144,40 +142,37 @@ class _Fault:
         simple = {"missing": "is missing", "too_short": "must not be empty"}
         return simple.get(self.kind, f"is not accepted: {self.message[:1].lower()}{self.message[1:]}")
 
+    def to_take_out(self) -> tuple[Key, ...]:
+        """What has to go for the rest to be valid: the value, or what lacks a key."""
+        return self.path[:-1] if self.kind == "missing" else self.path
 
-def _report(fault: _Fault, table: type[Table], checked: Checked) -> None:
+
+def _report(fault: _Fault, table: type[Table], checked: Checked) -> bool:
+    """Report a fault; whether it is an error."""
     if fault.kind == "extra_forbidden":
-        _report_unknown(fault.path, table, checked)
-    elif fault.kind != "missing":
+        return _report_unknown(fault.path, table, checked)
+    if fault.kind != "missing":
         hint = "put it in quotes" if fault.kind == "string_type" and isinstance(fault.input, (bool, int, float)) else ""
         checked.error(*fault.path, says=fault.words(), hint=hint)
     elif not checked.is_faulty(*fault.path):
         checked.error(*fault.path, says=fault.words())
+    return True
 
 
-def _to_take_out(fault: _Fault, checked: Checked) -> tuple[Key, ...]:
-    """What has to go for the rest to be valid: the value, or what lacks a key."""
-    if fault.kind != "missing":
-        return fault.path
-    if len(fault.path) > 1:
-        return fault.path[:-1]
-    checked.faulty.append(checked.where(*fault.path))
-    return ()
-
-
-def _report_unknown(path: tuple[Key, ...], table: type[Table], checked: Checked) -> None:
+def _report_unknown(path: tuple[Key, ...], table: type[Table], checked: Checked) -> bool:
+    """Report an unknown key; whether it is an error."""
     key, holder = str(path[-1]), table_at(table, path[:-1])
     known = list(keys_of(holder))
     value = checked.data
     for step in path:
         value = _child(value, step)
     if not path[:-1] and not checked.at and key.startswith(keys.OWN_PREFIX):
-        return
-    promised = keys.protection(path[:-1], key, value, known)
+        return False
+    promised = [] if checked.at else keys.protection(path[:-1], key, value, known)
     for below, right in promised:
         checked.error(*path, *below, says="would protect nothing", hint=f"use {right}", code="wrong-key")
     if promised and not promised[0][0]:
-        return
+        return True
     place = f" in {checked.name(*path[:-1])}" if checked.where(*path[:-1]) else ""
     nearest = keys.nearest(key, known)
     message = f"unknown key {shown(key)}{place}"
@@ -185,10 +180,11 @@ def _report_unknown(path: tuple[Key, ...], table: type[Table], checked: Checked)
     if nearest:
         hint = f"did you mean {shown(nearest)}?"
         checked.problems.error(message, checked.document.path, line, hint=hint, code="unknown-key")
-        return
+        return True
     elsewhere = keys.elsewhere(key) if not checked.at else ""
     hint = f"did you mean {elsewhere}?" if elsewhere else "it has no effect"
     checked.problems.warn(message, checked.document.path, line, hint=hint, code="unknown-key")
+    return False
 
 
 def table_at(table: type[Table], path: tuple[Key, ...]) -> type[Table]:

@@ -30,13 +30,15 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("found a tab", "a tab is used for indentation", "indent with spaces"),
     ("expected a comment or a line break", "text stands after '|' or '>'", "put it on the next line"),
     ("block scalar", "the text after '|' or '>' is not indented evenly", INDENT),
+    ("expected node content", "a value is missing or not closed here", ""),
+    ("found unexpected ':'", "a ':' stands in an unquoted text", QUOTE),
     ("maximum nesting depth", "it is nested deeper than 100 levels", ""),
     ("incompatible yaml document", "the %YAML version is not known", "remove the %YAML line"),
 )  # fmt: skip
 
 
-def syntax_words(error: yaml.MarkedYAMLError) -> tuple[str, str]:
-    """The message and the hint for a syntax error; in the parser's own words when they are not known."""
+def syntax_words(error: yaml.MarkedYAMLError, form: str) -> tuple[str, str]:
+    """The message and the hint for a syntax error in a text of this form; in the parser's own words if they are new."""
     said = " ".join(part for part in (error.context, error.problem) if part)
     folded = (error.problem or said).lower()
     for words, message, hint in _WORDS:
@@ -45,5 +47,5 @@ def syntax_words(error: yaml.MarkedYAMLError) -> tuple[str, str]:
             where = ""
             if start is not None and error.problem_mark is not None and start.line != error.problem_mark.line:
                 where = f" (it starts on line {start.line + 1})"
-            return f"is not valid YAML: {message}{where}", hint
-    return f"is not valid YAML: {said or 'it cannot be read'}", ""
+            return f"is not valid {form}: {message}{where}", hint
+    return f"is not valid {form}: {said or 'it cannot be read'}", ""
