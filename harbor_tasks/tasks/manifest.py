@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.evalspec.schema import HookCommand, McpServer, Models, Reward, Runner, Sandbox, Threshold
 from harbor_tasks.policy.probes import Probe
+from harbor_tasks.tasks.plan import BUILD_DIR
 
-BUILD_DIR = ".harbor-pack"
-"""The folder of an output folder that holds what belongs to all its tasks."""
+__all__ = ["BUILD_DIR", "BuildManifest", "manifest_path", "read_manifest"]
 
 
 class Part(BaseModel):

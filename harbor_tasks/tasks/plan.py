@@ -1,11 +1,25 @@
-"""What a build will write, as data: names first, then the files of one task after the other."""
+"""What a build will write, as data: names, files, and the places that are the same in every sandbox."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harbor_tasks.evalspec import Eval
+SANDBOX_HOME = "/opt/harbor-pack"
+"""Where `setup` puts the policy, the answers and the layer in a sandbox."""
+INTERCEPTION_LOG = "/var/log/harbor-pack/interceptions.jsonl"
+"""Where the interceptor logs in a sandbox."""
+BUILD_DIR = ".harbor-pack"
+"""The folder of an output folder that holds what belongs to all its tasks."""
+FILES = "environment/files/"
+"""Where a task carries the case's own workspace."""
+
+_HARBOR_IGNORES = re.compile(
+    r"(?:^|/)(?:__pycache__/|[^/]*\.pyc(?:/|$)|\.DS_Store(?:/|$)|[^/]*\.sw[po](?:/|$)|[^/]*~(?:/|$)|\.harborignore$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +46,23 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task, ready to be written; ``digest`` is Harbor's digest of the directory."""
+    """One task, ready to be written: its files sorted by path; ``digest`` is Harbor's digest of the directory."""
 
     name: TaskName
     files: tuple[TaskFile, ...]
     digest: str
 
 
-@dataclass(frozen=True)
-class BuildPlan:
-    """What all tasks of an eval share."""
+def made(path: str, content: bytes | str, mode: int = 0o644) -> TaskFile:
+    """A file with this content; ValueError (UnicodeEncodeError) for text that cannot be written as UTF-8."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    return TaskFile(path, data, mode, hashlib.sha256(data).hexdigest())
 
-    ev: Eval
-    image: str
-    tasks: tuple[TaskName, ...]
+
+def digest_of(files: Iterable[TaskFile]) -> str:
+    """Harbor's digest of a task directory: SHA-256 over its paths and hashes, sorted (facts/harbor.md).
+
+    As Harbor's packager does it, files that are never published (``*.pyc``, ``*~`` …) do not count.
+    """
+    lines = sorted((f.path, f.sha256) for f in files if f.content is not None and not _HARBOR_IGNORES.search(f.path))
+    return hashlib.sha256("".join(f"{path}\0{sha256}\n" for path, sha256 in lines).encode("utf-8")).hexdigest()

@@ -1,0 +1,273 @@
+"""The eval's layer: what the agent works with that belongs to no case (DESIGN.md, "What the agent works with").
+
+Below ``layer/``: ``workspace/`` (the project's skills, commands, agents, CLAUDE.md, AGENTS.md; copied into the
+workdir), ``plugins/<name>/``, ``servers/<folder or file>/`` (scripts of MCP servers). In the sandbox it lies at
+``/opt/harbor-pack/layer``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.schema import McpServer
+from harbor_tasks.evalspec.secrets import is_secret_file
+from harbor_tasks.tasks.names import is_safe, slug
+from harbor_tasks.tasks.plan import SANDBOX_HOME, TaskFile
+from harbor_tasks.tasks.tree import NEVER_PACKED, collect
+
+PROJECT_FOLDERS = (".claude/skills", ".claude/commands", ".claude/agents")
+PROJECT_FILES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
+LAYER_HOME = f"{SANDBOX_HOME}/layer"
+_MANY_BYTES = 200 << 20
+_OWN_HOOKS = re.compile(r"\A---\r?\n(?:(?!---).*\r?\n)*?hooks:", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The files of the layer, and the eval's MCP servers with the paths that their scripts have in the sandbox.
+
+    ``watched`` are the files and folders of the project that were looked at, whether they are there or not.
+    """
+
+    files: tuple[TaskFile, ...]
+    plugins: tuple[str, ...]
+    servers: tuple[McpServer, ...]
+    watched: tuple[Path, ...]
+
+    @property
+    def workspace(self) -> dict[str, TaskFile]:
+        """The files that the agent finds in its workspace, by their path there; no folders."""
+        files = (f for f in self.files if f.content is not None and f.path.startswith("workspace/"))
+        return {f.path.removeprefix("workspace/"): f for f in files}
+
+    def digest(self) -> bytes:
+        """A hash of all its paths, modes and contents."""
+        lines = (f"{f.path}\0{f.mode:o}\0{f.sha256}\n" for f in self.files)
+        return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).digest()
+
+
+def layer_of(ev: Eval, problems: Problems) -> Layer:
+    """Find and read the layer of an eval; what cannot be packed is an error, what is left out a warning."""
+    found = _Finder(ev, problems)
+    files = [*found.project(), *found.plugin_dirs()]
+    servers = tuple(found.server(index, server) for index, server in enumerate(ev.spec.mcp_servers))
+    files += found.server_files
+    hashed = tuple(sorted((_hashed(f, problems) for f in files), key=lambda f: f.path))
+    if found.size > _MANY_BYTES:
+        problems.warn(
+            f"the eval's layer has {found.size >> 20} MiB: skills, plugins and server scripts", ev.file,
+            hint="move what they do not need out of their folders", code="large-layer",
+        )  # fmt: skip
+    return Layer(hashed, tuple(found.plugins), servers, tuple(found.watched))
+
+
+def _hashed(file: TaskFile, problems: Problems) -> TaskFile:
+    if isinstance(file.content, bytes):
+        return replace(file, sha256=hashlib.sha256(file.content).hexdigest())
+    if file.content is None:
+        return file
+    try:
+        with file.content.open("rb") as stream:
+            return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+    except OSError as error:
+        problems.error(f"cannot be read ({error.strerror})", file.content, code="not-packable")
+        return file
+
+
+class _Finder:
+    """Looks for the parts of one eval's layer."""
+
+    def __init__(self, ev: Eval, problems: Problems) -> None:
+        self.ev = ev
+        self.problems = problems
+        self.watched: list[Path] = []
+        self.plugins: dict[str, Path] = {}
+        self.server_files: list[TaskFile] = []
+        self._server_roots: dict[str, Path] = {}
+        self.size = 0
+
+    def project(self) -> Iterator[TaskFile]:
+        """What the project's own folders give to every workspace."""
+        project = self.ev.project
+        if not self.ev.root.is_relative_to(project) or project == Path.home():
+            return  # the folder that the command happens to run in is not this eval's project
+        for folder in PROJECT_FOLDERS:
+            path = self._watch(project / folder)
+            if path.is_dir():
+                yield from self._below(path, f"workspace/{folder}", inside=project)
+        for name in PROJECT_FILES:
+            path = self._watch(project / name)
+            if path.is_file():
+                yield from self._file(path, f"workspace/{name}")
+        settings = _json(self._watch(project / ".claude/settings.json"))
+        if settings.get("hooks"):
+            self._hooks_not_run(project / ".claude/settings.json")
+
+    def plugin_dirs(self) -> Iterator[TaskFile]:
+        """The folders of ``runner.plugin_dirs``, each under its plugin's name."""
+        for index, text in enumerate(self.ev.spec.runner.plugin_dirs):
+            path = self.ev.resolve(text, self.problems, "runner", "plugin_dirs", index, what="plugin folder")
+            if path is None:
+                continue
+            if not path.is_dir():
+                line = self.ev.line("runner", "plugin_dirs", index)
+                self.problems.error(f"runner.plugin_dirs: {text} is not a folder", self.ev.file, line, code="no-plugin")
+                continue
+            self._watch(path)
+            yield from self._plugin(path, index)
+
+    def _plugin(self, path: Path, index: int) -> Iterator[TaskFile]:
+        manifest_path = path / ".claude-plugin/plugin.json"
+        manifest = _json(manifest_path)
+        name = manifest.get("name")
+        name = name if isinstance(name, str) and is_safe(name) else slug(path.resolve().name) or f"plugin-{index + 1}"
+        if self.plugins.setdefault(name, path) != path:
+            line = self.ev.line("runner", "plugin_dirs", index)
+            self.problems.error(f"two plugins are named {name}", self.ev.file, line, code="plugin-clash")
+            return
+        own_hooks = path / "hooks/hooks.json"
+        if own_hooks.exists():
+            self._hooks_not_run(own_hooks)
+        if manifest.get("hooks"):
+            self._hooks_not_run(manifest_path)
+        for file in self._below(path, f"plugins/{name}", inside=path):
+            if file.content == own_hooks:
+                continue
+            if file.content == manifest_path and "hooks" in manifest:
+                text = json.dumps({k: v for k, v in manifest.items() if k != "hooks"}, indent=2, ensure_ascii=False)
+                file = replace(file, content=(text + "\n").encode())  # noqa: PLW2901 - the same file, without hooks
+            yield file
+
+    def server(self, index: int, server: McpServer) -> McpServer:
+        """The server with its scripts' paths in the sandbox; the scripts' folders are packed."""
+        if server.command is None:
+            return server
+        command, *args = (self._server_path(index, text) for text in (server.command, *server.args))
+        return server.model_copy(update={"command": command, "args": args})
+
+    def _server_path(self, index: int, text: str) -> str:
+        """A word of a server's command line; if it names a file of the project, its place in the sandbox."""
+        option, equals, value = text.partition("=") if text.startswith("-") else ("", "", text)
+        if not value or value.startswith(("-", "$")):
+            return text
+        for base in dict.fromkeys((self.ev.root, self.ev.project)):
+            path = self._watch(base / value)
+            if os.path.isfile(path) and path.resolve().is_relative_to(self.ev.project.resolve()):  # noqa: PTH113
+                return option + equals + self._packed_server(index, path.absolute(), base)
+        return text
+
+    def _packed_server(self, index: int, path: Path, base: Path) -> str:
+        if ".." in path.parts:
+            line = self.ev.line("mcp_servers", index)
+            self.problems.error(f"mcp_servers: {path} must not contain '..'", self.ev.file, line, code="server-path")
+            return str(path)
+        base = base if path.is_relative_to(base) else self.ev.project
+        top = self._top(path, base)
+        name = top.name
+        count = 1
+        while self._server_roots.get(name, top) != top:
+            count += 1
+            name = f"{top.name}-{count}"
+        if name not in self._server_roots:
+            self._server_roots[name] = self._watch(top)
+            packed = self._file(top, f"servers/{name}") if top.is_file() else self._below(top, f"servers/{name}")
+            self.server_files.extend(packed)
+        return str(PurePosixPath(LAYER_HOME, "servers", name, *path.relative_to(top).parts))
+
+    def _top(self, path: Path, base: Path) -> Path:
+        """The highest folder on the way from ``base`` to the file that holds nothing which the agent must not see."""
+        private = [self.ev.file, *_private_folders(self.ev)]
+        current = base
+        for part in path.relative_to(base).parts:
+            current = current / part
+            if not any(hidden.is_relative_to(current) for hidden in private):
+                return current
+        return path
+
+    def _below(self, root: Path, place: str, *, inside: Path | None = None) -> Iterator[TaskFile]:
+        for file in collect(root, self.problems, inside=inside, skip=self._left_out(root)):
+            yield self._kept(replace(file, path=f"{place}/{file.path}"))
+
+    def _file(self, path: Path, place: str) -> Iterator[TaskFile]:
+        """One file, by the same rules as a folder of files."""
+        for file in collect(path.parent, self.problems, inside=self.ev.project, skip=lambda other: other != path):
+            if file.content is not None:
+                yield self._kept(replace(file, path=place))
+
+    def _kept(self, file: TaskFile) -> TaskFile:
+        if isinstance(file.content, Path):
+            self.size += file.content.stat().st_size
+            if file.path.endswith(".md") and file.content.stat().st_size < 1 << 20:
+                text = file.content.read_text(encoding="utf-8", errors="replace")
+                if _OWN_HOOKS.match(text):
+                    self._hooks_not_run(file.content)
+        return file
+
+    def _left_out(self, root: Path) -> Any:
+        """What of a folder is not packed: caches, version control, credentials, the eval itself and other evals."""
+        private = {self.ev.file, *_private_folders(self.ev)}
+
+        def left_out(path: Path) -> bool:
+            if path.name in NEVER_PACKED or path in private or path.suffix == ".pyc":
+                return True
+            if path.name in ("eval.yaml", "tool_handlers.yaml") and path.with_name("eval.yaml").is_file():
+                return True
+            if is_secret_file(path.name) and not path.is_dir():
+                self.problems.warn(
+                    "looks like credentials and is not packed", path, hint="name it .example if it holds none",
+                    code="secret",
+                )  # fmt: skip
+                return True
+            return path != root and path.is_dir() and _belongs_to_an_eval(path)
+
+        return left_out
+
+    def _hooks_not_run(self, path: Path) -> None:
+        self.problems.warn(
+            "its hooks are not run in the sandbox", path, hint="write what they enforce as handlers of the eval",
+            code="hooks-not-run",
+        )  # fmt: skip
+
+    def _watch(self, path: Path) -> Path:
+        self.watched.append(path)
+        return path
+
+
+def _belongs_to_an_eval(folder: Path) -> bool:
+    """Whether a folder is an eval, its cases or what was built from it; not a skill or plugin that has evals too."""
+    if (folder / ".harbor-pack").is_dir():
+        return True
+    if (folder / "eval.yaml").is_file():
+        return not ((folder / "SKILL.md").is_file() or (folder / ".claude-plugin").is_dir())
+    return folder.name in ("cases", "dataset") and (folder.parent / "eval.yaml").is_file()
+
+
+def _private_folders(ev: Eval) -> Iterator[Path]:
+    """Files and folders of an eval that only the packer and the verifier may see."""
+    if ev.handlers_file is not None:
+        yield ev.handlers_file
+    for base in (ev.root, ev.project):
+        dataset = base / ev.spec.dataset.path
+        if dataset.is_dir() and dataset.resolve() != base.resolve():
+            yield dataset
+        for judge in ev.spec.judges:
+            if judge.prompt_file is not None:
+                yield base / judge.prompt_file
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON mapping, or an empty one when there is none: whether it is right is for the agent program to say."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

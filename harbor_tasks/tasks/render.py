@@ -1,0 +1,387 @@
+"""Renders tasks: first what all tasks of an eval share (`plan_eval`), then the files of one (`render_task`).
+
+Nothing is written here. A file of the case is read once, unless it is large; then it is copied when it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harbor_tasks.errors import AuthorError, Problems
+from harbor_tasks.evalspec import Case, CaseFile, Eval, env_references, load_yaml
+from harbor_tasks.policy.handlers import Handlers, handlers_of
+from harbor_tasks.policy.lint import lint
+from harbor_tasks.resources import resource, script_module
+from harbor_tasks.tasks.interception import interception_files
+from harbor_tasks.tasks.judging import Judging, judges_config, judging_of
+from harbor_tasks.tasks.layer import Layer, layer_of
+from harbor_tasks.tasks.names import image_reference, org_name
+from harbor_tasks.tasks.plan import (
+    FILES,
+    INTERCEPTION_LOG,
+    SANDBOX_HOME,
+    TaskFile,
+    TaskName,
+    TaskPlan,
+    digest_of,
+    made,
+)
+from harbor_tasks.tasks.skills import MissingSkill, missing_skills, report_missing
+from harbor_tasks.tasks.task_toml import NotWritableError, TaskToml, has_step_env, step_settings, task_toml
+from harbor_tasks.tasks.templates import render_arguments, render_task_file
+from harbor_tasks.tasks.workspace import check_layer, check_made
+
+IN_MEMORY_BYTES = 1 << 20
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What the agent is told, for the task or for one step: a skill with arguments, or a prompt."""
+
+    step: str | None
+    skill: str | None
+    template: str
+    what: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """What all tasks of an eval share."""
+
+    ev: Eval
+    handlers: Handlers | None
+    judging: Judging
+    layer: Layer
+    image: str
+    toml: TaskToml
+    instructions: tuple[Instruction, ...]
+    missing: tuple[MissingSkill, ...]
+    """Skills that only the case itself could bring."""
+    shared: tuple[TaskFile, ...]
+    """Files with the same content in every task."""
+
+    @property
+    def patterns(self) -> list[str]:
+        """The tool patterns of all handlers."""
+        return [pattern for h in (self.handlers.handlers if self.handlers else ()) for pattern in h.patterns]
+
+
+def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
+    """Read and check all that belongs to no case; None when there are errors that leave nothing to render."""
+    handlers = handlers_of(ev, problems)
+    lint(handlers, ev, problems)
+    judging = judging_of(ev, problems)
+    layer = layer_of(ev, problems)
+    image = image_of(ev, layer, problems)
+    try:
+        policy = interception_files(ev, handlers, {})
+        _prove(policy, ev)
+        toml = task_toml(ev, layer.servers, image, hook_model=handlers is not None, problems=problems)
+    except AuthorError as error:
+        problems.extend(error.problems)
+        return None
+    except NotWritableError as error:
+        problems.error(str(error), ev.file, code="task-toml")
+        return None
+    return EvalPlan(
+        ev=ev, handlers=handlers, judging=judging, layer=layer, image=image, toml=toml,
+        instructions=tuple(_instructions(ev)), missing=missing_skills(ev, layer),
+        shared=tuple(_shared(ev, judging, layer)),
+    )  # fmt: skip
+
+
+def image_of(ev: Eval, layer: Layer, problems: Problems) -> str:
+    """The image of the sandbox: the author's as it is when it is not sealed, else ours, named after what is in it."""
+    sandbox = ev.spec.sandbox
+    if uses_own_image(ev):
+        return str(sandbox.image)
+    dockerfile = b""
+    if sandbox.dockerfile is not None:
+        path = ev.resolve(sandbox.dockerfile, problems, "sandbox", "dockerfile", what="Dockerfile")
+        try:
+            dockerfile = b"" if path is None else path.read_bytes()
+        except OSError as error:
+            message = f"sandbox.dockerfile: {sandbox.dockerfile} cannot be read ({error.strerror})"
+            problems.error(message, ev.file, ev.line("sandbox", "dockerfile"), code="no-dockerfile")
+    base = (sandbox.image or "").encode()
+    return image_reference(org_name(ev.spec.name), [base, dockerfile, layer.digest(), SANDBOX_HOME.encode()])
+
+
+def uses_own_image(ev: Eval) -> bool:
+    """Whether the author's image is used as it is; then the layer travels in each task."""
+    return not ev.spec.sandbox.sealed and ev.spec.sandbox.image is not None
+
+
+def _prove(policy: dict[str, bytes], ev: Eval) -> None:
+    """The interceptor itself must accept the handlers that are written."""
+    handlers = policy.get("tool_handlers.yaml")
+    if handlers is None:
+        return
+    try:
+        script_module("tools").load_handlers(handlers)
+    except Exception as error:
+        problems = Problems()
+        problems.error(f"the interceptor refuses the handlers: {error}", ev.handlers_file or ev.file, code="handlers")
+        raise AuthorError(problems) from error
+
+
+def _instructions(ev: Eval) -> Iterator[Instruction]:
+    execution = ev.spec.execution
+    parts: list[tuple[str | None, Any, tuple[str | int, ...]]] = [
+        (step.id, step, ("execution", "steps", index)) for index, step in enumerate(execution.steps)
+    ]
+    for step, part, keys in parts or [(None, execution, ("execution",))]:
+        key = "arguments" if part.skill is not None else "prompt"
+        template = (part.arguments if part.skill is not None else part.prompt) or ""
+        what = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, (*keys, key))))
+        yield Instruction(step, part.skill, template, what, ev.line(*keys, key))
+
+
+def _shared(ev: Eval, judging: Judging, layer: Layer) -> Iterator[TaskFile]:
+    setup = render_task_file(
+        "environment/setup", workdir=ev.spec.sandbox.workdir, home=SANDBOX_HOME, log=INTERCEPTION_LOG
+    )  # fmt: skip
+    yield made("environment/setup", setup, 0o755)
+    tests = [
+        made("test.sh", render_task_file("tests/test.sh"), 0o755),
+        made("verify.py", resource("interceptor", "verify.py").read_bytes()),
+        *(made(f"lib/{lib.path}", lib.source.read_bytes()) for lib in judging.lib),
+    ]
+    yield from for_each_step(ev, tests)
+    if uses_own_image(ev):
+        yield from (replace(f, path=f"environment/layer/{f.path}") for f in layer.files)
+
+
+def for_each_step(ev: Eval, files: Iterable[TaskFile]) -> Iterator[TaskFile]:
+    """Files of a verifier in their place: `tests/`, or with steps each one's own, which is whole without the others."""
+    folders = [f"steps/{step.id}/tests" for step in ev.spec.execution.steps] or ["tests"]
+    for file in files:
+        for folder in folders:
+            yield replace(file, path=f"{folder}/{file.path}")
+
+
+def render_task(
+    plan: EvalPlan, name: TaskName, case: Case, problems: Problems, *, workspace: Sequence[TaskFile] | None = None
+) -> TaskPlan | None:
+    """All files of a case's task; None with errors in ``problems``.
+
+    ``workspace`` are the files that the agent starts with, where hooks made others than those of the case.
+    """
+    before = len(problems)
+    task = _Task(plan, case, problems)
+    try:
+        if workspace is None:
+            workspace = [_of_case(file, file.path) for file in case.files]
+        else:
+            check_made(workspace, problems, case=case)
+        files = [*plan.shared, *task.environment(workspace), *task.instructions(), *task.tests(), *task.solution()]
+        files.append(made("task.toml", plan.toml.text(name)))
+    except UnicodeEncodeError:
+        problems.error(
+            "a text holds half of a surrogate pair, which cannot be written as UTF-8", case.input_file, case=case.id,
+            code="encoding",
+        )  # fmt: skip
+        return None
+    except NotWritableError as error:
+        problems.error(str(error), case.directory, case=case.id, code="task-toml")
+        return None
+    if any(problem.level == "error" for problem in list(problems)[before:]):
+        return None
+    files.sort(key=lambda file: file.path)
+    return TaskPlan(name, tuple(files), digest_of(files))
+
+
+def _of_case(file: CaseFile, place: str) -> TaskFile:
+    return TaskFile(place, None if file.is_dir else file.source, 0o755 if file.is_dir else file.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One case on its way to a task."""
+
+    plan: EvalPlan
+    case: Case
+    problems: Problems
+
+    def environment(self, workspace: Sequence[TaskFile]) -> Iterator[TaskFile]:
+        """`environment/`: the policy, input and answers, the case's workspace."""
+        ev, case = self.plan.ev, self.case
+        policy = interception_files(ev, self.plan.handlers, case.overrides)
+        for path, content in policy.items():
+            yield made(f"environment/{path}", content)
+        yield made("environment/input.yaml", self._text(case.input_file))
+        if case.answers_file is not None:
+            yield made("environment/answers.yaml", self._text(case.answers_file))
+        if has_step_env(ev):
+            settings = json.loads(policy.get(".claude/settings.json", b"{}"))
+            for step in ev.spec.execution.steps:
+                literals = {name: value for name, value in step.env.items() if env_references(value) is None}
+                own = {**settings, "env": {**settings.get("env", {}), **literals}}
+                yield made(f"environment/{step_settings(step)}", json.dumps(own, indent=2) + "\n")
+            if ".claude/settings.json" not in policy:
+                yield made("environment/.claude/settings.json", "{}\n")
+        report_missing(self.plan.missing, (file.path for file in workspace), self.problems)
+        yield from self._workspace(workspace)
+
+    def _workspace(self, workspace: Sequence[TaskFile]) -> Iterator[TaskFile]:
+        files = list(workspace)
+        if self.plan.ev.spec.execution.mode == "batch":
+            files.append(made("batch.yaml", yaml_text([self.case.input])))
+        check_layer(files, self.plan.layer, self.problems, case=self.case)
+        hashes = {path: file.sha256 for path, file in self.plan.layer.workspace.items()}
+        for file in files:
+            loaded = self._loaded(file)
+            if loaded.content is not None:
+                hashes[file.path] = loaded.sha256
+            yield replace(loaded, path=FILES + file.path)
+        yield from for_each_step(self.plan.ev, [made("initial.json", json_text(dict(sorted(hashes.items()))))])
+
+    def instructions(self) -> Iterator[TaskFile]:
+        """instruction.md, of the task or of each step."""
+        for part in self.plan.instructions:
+            rendered = render_arguments(
+                part.template, self.case.input, path=self.plan.ev.file, line=part.line, case=self.case.id,
+                problems=self.problems, what=part.what,
+            )  # fmt: skip
+            if rendered is None:
+                continue
+            text = render_task_file("instruction.md", skill=part.skill, arguments=rendered, prompt=rendered)
+            self._check_instruction(part, text)
+            yield made("instruction.md" if part.step is None else f"steps/{part.step}/instruction.md", text)
+
+    def _check_instruction(self, part: Instruction, text: str) -> None:
+        where = {"path": self.plan.ev.file, "line": part.line, "case": self.case.id}
+        if not text.strip():
+            self.problems.error(f"{part.what}: the instruction is empty", **where, code="empty-instruction")  # type: ignore[arg-type]
+        elif "\0" in text:
+            self.problems.error(f"{part.what}: the instruction holds a NUL", **where, code="nul")  # type: ignore[arg-type]
+        elif _CANARY.fullmatch(text.split("\n", 1)[0].strip()):
+            message = f"{part.what}: Harbor takes the first line for a canary and does not show it to the agent"
+            self.problems.warn(message, **where, code="canary-line")  # type: ignore[arg-type]
+
+    def tests(self) -> Iterator[TaskFile]:
+        """`tests/`: what the verifier gets beside what is shared."""
+        plan, case = self.plan, self.case
+        for part in plan.instructions:
+            config = judges_config(plan.ev, case, part.step, judging=plan.judging, patterns=plan.patterns)
+            folder = "tests" if part.step is None else f"steps/{part.step}/tests"
+            yield made(f"{folder}/judges.json", json_text(config))
+        files = []
+        if case.annotations_file is not None:
+            files.append(made("annotations.yaml", self._text(case.annotations_file)))
+        for file in case.references:
+            self._not_harborignore(file)
+            files.append(self._loaded(_of_case(file, f"references/{file.path}")))
+        yield from for_each_step(plan.ev, files)
+
+    def solution(self) -> Iterator[TaskFile]:
+        """`solution/`, and with steps also theirs: Harbor's oracle takes a step's own folder if there is one."""
+        steps = [part.step for part in self.plan.instructions if part.step is not None]
+        shared = [f for f in self.case.solution if PurePosixPath(f.path).parts[0] not in steps]
+        for file in shared:
+            self._not_harborignore(file)
+            yield self._loaded(_of_case(file, f"solution/{file.path}"))
+        script = self._replay(steps)
+        if script is not None and not steps:
+            yield made("solution/replay.json", json_text(script))
+        for step in steps:
+            own = [f for f in self.case.solution if f.path.startswith(f"{step}/")]
+            if not own and script is None:
+                continue
+            for file in own or shared:
+                place = file.path.removeprefix(f"{step}/") if own else file.path
+                yield self._loaded(_of_case(file, f"steps/{step}/solution/{place}"))
+            if script is not None:
+                yield made(f"steps/{step}/solution/replay.json", json_text(script.get(step, [])))
+
+    def _replay(self, steps: Sequence[str]) -> Any:
+        """The recorded calls of the case: a list, or with steps a list for each; None when there are none."""
+        path = self.case.replay_file
+        document = None if path is None else load_yaml(path, self.problems, case=self.case.id)
+        if path is None or document is None:
+            return None
+        data = document.data
+        if steps:
+            known = isinstance(data, dict) and set(data) == {"steps"} and isinstance(data["steps"], dict)
+            if not known or not set(data["steps"]) <= set(steps):
+                message = f"must be {{steps: {{id: [calls]}}}} with the steps {', '.join(steps)}"
+                self.problems.error(message, path, case=self.case.id, code="replay")
+                return None
+        scripts = list(data["steps"].values()) if steps else [data]
+        faults = [fault for entries in scripts for fault in replay_faults(entries)]
+        for fault in faults:
+            self.problems.error(fault, path, case=self.case.id, code="replay")
+        if faults:
+            return None
+        return data["steps"] if steps else data
+
+    def _not_harborignore(self, file: CaseFile) -> None:
+        if PurePosixPath(file.path).name == ".harborignore":
+            message = "would hide files of the task from Harbor"
+            self.problems.error(message, file.source, case=self.case.id, code="harborignore")
+
+    def _loaded(self, file: TaskFile) -> TaskFile:
+        """The file with its hash, and with its bytes if they are few."""
+        if file.content is None or file.sha256:
+            return file
+        if isinstance(file.content, bytes):
+            return replace(file, sha256=hashlib.sha256(file.content).hexdigest())
+        try:
+            with file.content.open("rb", buffering=0) as stream:
+                data = stream.read(IN_MEMORY_BYTES + 1)
+                if len(data) <= IN_MEMORY_BYTES:
+                    return TaskFile(file.path, data, file.mode, hashlib.sha256(data).hexdigest())
+                stream.seek(0)
+                return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+        except OSError as error:
+            self._unreadable(file.content, error)
+            return file
+
+    def _text(self, path: Path) -> bytes:
+        """A YAML file of the case with LF ends and without a BOM: the values are the same."""
+        try:
+            return path.read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        except OSError as error:
+            self._unreadable(path, error)
+            return b""
+
+    def _unreadable(self, path: Path, error: OSError) -> None:
+        self.problems.error(f"cannot be read ({error.strerror})", path, case=self.case.id, code="not-packable")
+
+
+def replay_faults(entries: Any) -> Iterator[str]:
+    """What the replay agent would refuse of a list of recorded calls."""
+    if not isinstance(entries, list):
+        yield "must be a list of calls"
+        return
+    fault_of = script_module("replay").entry_error
+    for number, entry in enumerate(entries, 1):
+        fault = fault_of(entry)
+        if fault:
+            yield f"entry {number}: {fault}"
+
+
+def yaml_text(data: list[Any]) -> str:
+    """JSON that YAML readers take for the same: what they break lines at or refuse is escaped."""
+    return _NOT_YAML.sub(lambda ch: f"\\u{ord(ch[0]):04x}", json_text(data))
+
+
+def json_text(data: dict[str, Any] | list[Any]) -> str:
+    """JSON with one line for each key or item: as easy to compare as indented text, at a tenth of its cost."""
+    if isinstance(data, dict):
+        lines = [f"{_line(key)}: {_line(value)}" for key, value in data.items()]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+    return "[\n" + ",\n".join(map(_line, data)) + "\n]\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

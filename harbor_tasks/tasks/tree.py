@@ -1,0 +1,97 @@
+"""The files below a folder, by the rules for all that is packed: regular files and folders, nothing from outside."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harbor_tasks.errors import Problems
+from harbor_tasks.tasks.plan import TaskFile
+
+Skip = Callable[[Path], bool]
+NEVER_PACKED = frozenset({".git", ".hg", ".svn", "__pycache__", ".DS_Store", ".venv", ".mypy_cache", ".pytest_cache"})
+
+
+def nothing(_path: Path) -> bool:
+    """Skip no file."""
+    return False
+
+
+def collect(
+    root: Path, problems: Problems, *, inside: Path | None = None, skip: Skip = nothing, case: str | None = None
+) -> list[TaskFile]:
+    """All files and empty folders below ``root``, sorted; paths are relative to it, modes 0644 or 0755.
+
+    Links that stay in ``inside`` (default: ``root``) become what they point to. Links that leave it, special files and
+    names that cannot be written everywhere are errors by path.
+    """
+    walk = _Walk((inside or root).resolve(), skip, problems, case)
+    return sorted(walk.below(root, "", ()), key=lambda file: file.path)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    inside: Path
+    skip: Skip
+    problems: Problems
+    case: str | None
+
+    def below(self, folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[TaskFile]:
+        """The files of one folder; ``above`` are the folders on the way to it, for links in a circle."""
+        try:
+            own = folder.stat()
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
+        except OSError as error:
+            self._error(folder, f"cannot be read ({error.strerror})")
+            return
+        if (own.st_dev, own.st_ino) in above:
+            self._error(folder, "a link leads back to a folder above it")
+            return
+        empty = True
+        for name in names:
+            path = folder / name
+            if self.skip(path):
+                continue
+            empty = False
+            yield from self._entry(path, prefix + name, (*above, (own.st_dev, own.st_ino)))
+        if empty and prefix:
+            yield TaskFile(prefix.rstrip("/"), None, 0o755)
+
+    def _entry(self, path: Path, relative: str, above: tuple[tuple[int, int], ...]) -> Iterator[TaskFile]:
+        fault = name_fault(path.name)
+        if fault:
+            self._error(path, fault)
+            return
+        try:
+            if path.is_symlink() and not path.resolve(strict=True).is_relative_to(self.inside):
+                self._error(path, "a link that leaves the folder that is packed", "copy the file to where it is needed")
+                return
+            mode = path.stat().st_mode
+        except (OSError, RuntimeError) as error:
+            self._error(path, f"cannot be read ({getattr(error, 'strerror', None) or 'a link in a circle'})")
+            return
+        if stat.S_ISDIR(mode):
+            yield from self.below(path, relative + "/", above)
+        elif stat.S_ISREG(mode):
+            if not os.access(path, os.R_OK):
+                self._error(path, "cannot be read (permission denied)")
+            yield TaskFile(relative, path, 0o755 if mode & 0o111 else 0o644)
+        else:
+            self._error(path, "not a regular file or folder (a pipe, socket or device)", "only files can be packed")
+
+    def _error(self, path: Path, message: str, hint: str = "") -> None:
+        self.problems.error(message, path, case=self.case, hint=hint, code="not-packable")
+
+
+def name_fault(name: str) -> str | None:
+    """Why a file of this name cannot be packed; None when it can."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if any(ord(ch) < 32 or ord(ch) == 127 for ch in name):
+        return "its name holds a control character or a newline"
+    return None

@@ -1,0 +1,266 @@
+"""Writes a build: beside its place first, then renamed into it, so that no reader ever sees half a task.
+
+An output folder holds task directories and ``.harbor-pack/`` (build.json, state.json, layer/, probe/). All that a
+build writes goes to ``.harbor-pack/new-…`` on the same file system. Only when everything is there is it moved into
+place, task by task; until then, and after any error, the folder is as it was.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile
+
+_NEW = "new-"
+_PENDING = "pending.json"
+_CHUNK = 1 << 20
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class ChangedMeanwhileError(Exception):
+    """A file of the author was changed while it was packed."""
+
+
+class Output:
+    """An output folder while a build works on it: a context manager that holds it alone and cleans up after itself."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.meta = out / BUILD_DIR
+        self.staging = self.meta / _NEW
+        self._made: list[Path] = []
+        self._lock = -1
+        self._umask = 0
+
+    def __enter__(self) -> Output:
+        try:
+            self._made = [p for p in (self.meta, self.out, *self.out.parents) if not p.exists()]
+            self.meta.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise AuthorError(f"{self.out}: a file is in the way; name a folder for the tasks") from None
+        except OSError as error:
+            raise MachineError(f"{self.out}: cannot be written ({error.strerror})") from error
+        self._umask = os.umask(0o022)  # the modes of what is written do not depend on who builds
+        try:
+            self._hold()
+            self._check_ours()
+            for left in self.meta.glob(f"{_NEW}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            self.staging = Path(tempfile.mkdtemp(prefix=_NEW, dir=self.meta))
+            self.staging.chmod(0o755)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        if self.staging.name != _NEW:
+            shutil.rmtree(self.staging, ignore_errors=True)
+        for path in self._made:  # the inner ones first; those that hold something now stay
+            try:
+                path.rmdir()
+            except OSError:
+                break
+        os.umask(self._umask)
+        if self._lock >= 0:
+            os.close(self._lock)
+
+    def _hold(self) -> None:
+        self._lock = os.open(self.meta, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AuthorError(f"{self.out}: another build is writing here; wait for it, or build elsewhere") from None
+
+    def _check_ours(self) -> None:
+        """Never write into a folder of somebody else's files."""
+        known = (self.meta / "build.json").exists() or (self.meta / _PENDING).exists()
+        others = [name for name in os.listdir(self.out) if name != BUILD_DIR]  # noqa: PTH208
+        if others and not known:
+            raise AuthorError(
+                f"{self.out}: is not empty and was not written by harbor-pack (it holds {sorted(others)[0]});"
+                " name a new or empty folder"
+            )
+
+    def owned(self) -> set[str]:
+        """The task directories of earlier builds, a broken off one included."""
+        names: set[str] = set()
+        for file, key in (("build.json", "tasks"), (_PENDING, "directories")):
+            try:
+                data = json.loads((self.meta / file).read_bytes())
+                found = [d["directory"] if isinstance(d, dict) else d for d in data[key]]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+            names.update(name for name in found if isinstance(name, str) and os.sep not in name and name[:1] != ".")
+        return names
+
+    def strangers(self, owned: set[str]) -> list[str]:
+        """What lies in the folder and belongs to no build of ours."""
+        return sorted(name for name in os.listdir(self.out) if name != BUILD_DIR and name not in owned)  # noqa: PTH208
+
+    def put(self, directory: str, files: Iterable[TaskFile], *, owned: bool) -> bool:
+        """Write a task into the staging folder; False when the one that is in place is the same already."""
+        files = tuple(files)
+        if owned and same(self.out / directory, files):
+            return False
+        write_files(self.staging / "tasks" / directory, files)
+        return True
+
+    def put_meta(self, name: str, files: Iterable[TaskFile]) -> bool:
+        """Write a folder of ``.harbor-pack`` into the staging folder; False when it is there already."""
+        files = tuple(files)
+        if same(self.meta / name, files):
+            return False
+        write_files(self.staging / "meta" / name, files)
+        return True
+
+    def commit(self, manifest: bytes, *, keep: set[str], remove: set[str]) -> None:
+        """Move into place what was put: the only step that changes what was there.
+
+        ``keep`` are all task directories of this build, ``remove`` those of earlier ones that are no longer wanted.
+        """
+        old = self.staging / "old"
+        old.mkdir()
+        new = self.staging / "tasks"
+        written = sorted(os.listdir(new)) if new.is_dir() else []  # noqa: PTH208
+        meta = self.staging / "meta"
+        folders = sorted(os.listdir(meta)) if meta.is_dir() else []  # noqa: PTH208
+        same_manifest = _content(self.meta / "build.json") == manifest
+        if not written and not folders and not remove and same_manifest:
+            return
+        pending = json.dumps({"directories": sorted(keep | remove)}).encode()
+        self._replace(_PENDING, pending)
+        for name in ("state.json", "build.json"):
+            (self.meta / name).unlink(missing_ok=True)
+        for place, names in ((self.out, [*written, *sorted(remove)]), (self.meta, folders)):
+            for name in names:
+                target = place / name
+                if target.is_symlink() or target.exists():
+                    target.rename(old / f"{place.name}-{name}" if place == self.meta else old / name)
+                source = (new if place == self.out else meta) / name
+                if name not in remove:
+                    source.rename(target)
+        self._replace("build.json", manifest)
+        (self.meta / _PENDING).unlink()
+        self._made.clear()
+
+    def replace_state(self, lines: Iterator[bytes]) -> None:
+        """Write state.json, line by line."""
+        beside = self.staging / "state.json"
+        with beside.open("wb") as file:
+            file.writelines(lines)
+        beside.replace(self.meta / "state.json")
+
+    def _replace(self, name: str, content: bytes) -> None:
+        beside = self.staging / name
+        beside.write_bytes(content)
+        beside.replace(self.meta / name)
+
+
+def write_files(root: Path, files: Iterable[TaskFile]) -> None:
+    """Write files below a new folder, with exactly their modes (given a umask of 022)."""
+    base = str(root)
+    os.makedirs(base)  # noqa: PTH103 - this loop makes tens of thousands of files
+    made = {""}
+    for file in files:
+        folder = file.path.rpartition("/")[0]
+        if file.content is None:
+            folder = file.path
+        if folder not in made:
+            os.makedirs(f"{base}/{folder}", exist_ok=True)  # noqa: PTH103
+            made.add(folder)
+        if file.content is None:
+            continue
+        handle = os.open(f"{base}/{file.path}", _CREATE, file.mode)
+        try:
+            if isinstance(file.content, bytes):
+                _write_all(handle, file.content)
+            else:
+                _copy(file.content, handle, file.sha256)
+        finally:
+            os.close(handle)
+
+
+def same(root: Path, files: Iterable[TaskFile]) -> bool:
+    """Whether a folder holds exactly these files: paths, contents, modes, empty folders, and nothing else."""
+    files = list(files)
+    if root.is_symlink() or not root.is_dir():
+        return False
+    base = str(root)
+    return all(_same_file(f"{base}/{file.path}", file) for file in files) and _nothing_else(
+        base, "", {file.path for file in files}
+    )
+
+
+def _same_file(path: str, file: TaskFile) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    if file.content is None:
+        return stat.S_ISDIR(status.st_mode)
+    if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != file.mode:
+        return False
+    if isinstance(file.content, bytes):
+        return status.st_size == len(file.content) and _content(path) == file.content
+    return _sha256(path) == file.sha256
+
+
+def _nothing_else(base: str, prefix: str, wanted: set[str]) -> bool:
+    """Whether every file and empty folder below ``base`` is wanted."""
+    entries = list(os.scandir(f"{base}/{prefix}"))
+    if not entries and prefix and prefix.rstrip("/") not in wanted:
+        return False
+    for entry in entries:
+        path = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if not _nothing_else(base, path + "/", wanted):
+                return False
+        elif path not in wanted:
+            return False
+    return True
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _copy(source: Path, handle: int, sha256: str) -> None:
+    """Copy a large file; what is copied must be what was hashed."""
+    found = hashlib.sha256()
+    with source.open("rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK):
+            found.update(chunk)
+            _write_all(handle, chunk)
+    if found.hexdigest() != sha256:
+        raise ChangedMeanwhileError(str(source))
+
+
+def _content(path: Path | str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return None
+
+
+def _sha256(path: str) -> str | None:
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
