@@ -1,16 +1,29 @@
-"""A job's trials put together: rewards, judges, thresholds, and the exit code that follows."""
+"""A job's trials put together: rewards, judges, thresholds, and the exit code that follows (DESIGN.md, Job)."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from harbor_tasks.environments.base import Job, Trial
+from harbor_tasks.environments.base import Job, JudgeResult, Trial, read_job, read_trials, trial_dir
+from harbor_tasks.errors import InterruptedRun, MachineError
+from harbor_tasks.results.transcript import Transcript, read_transcript
+
+FAULT = 1
+"""Exit code: a trial errored, vanished or is unjudged, or a threshold was missed."""
 
 
 @dataclass(frozen=True)
 class JudgeSummary:
-    """One judge over a job's trials, on its own scale. Rates are shares in 0 to 1; None: nothing to count."""
+    """One judge over a job's trials, on its own scale (a boolean counts 1 or 0). Rates are shares, 0 to 1.
+
+    ``errors`` are the trials without a result although the judge was not skipped: it failed, it still has to be asked
+    (``pending`` of them), or its trial never came that far. None: there was nothing to count.
+    """
 
     name: str
     trials: int
@@ -25,7 +38,7 @@ class JudgeSummary:
 
 @dataclass(frozen=True)
 class ThresholdResult:
-    """One limit of a threshold and whether it was kept; ``actual`` is None when the judge never reported."""
+    """One limit of a threshold and whether it was kept; ``actual`` is None when there is nothing to compare."""
 
     judge: str
     limit: str
@@ -36,7 +49,7 @@ class ThresholdResult:
 
 @dataclass(frozen=True)
 class Intercepted:
-    """One call that the hook decided: what was called, what became of it, and why."""
+    """One call that a handler caught, or that a permission rule denied: what was called, what became of it, and why."""
 
     trial: str
     task: str
@@ -59,7 +72,10 @@ class TaskSummary:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """A job as it stands, ready to be shown."""
+    """A job as it stands, ready to be shown. ``faults`` say, a line each, why the exit code is not 0.
+
+    ``mean_reward`` is over the ``scored`` trials; with fewer of them than ``expected`` it is only a part of the truth.
+    """
 
     folder: Path
     job: Job
@@ -69,15 +85,226 @@ class JobSummary:
     judges: tuple[JudgeSummary, ...]
     thresholds: tuple[ThresholdResult, ...]
     calls: tuple[Intercepted, ...]
-    not_enforced: int
+    not_enforced: tuple[str, ...]
+    warnings: tuple[str, ...]
+    faults: tuple[str, ...]
     exit_code: int
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All trials, task by task."""
+        return tuple(trial for task in self.tasks for trial in task.trials)
 
     @property
     def expected(self) -> int:
         """How many trials the job has to bring."""
         return len(self.job.expected)
 
+    @property
+    def partial(self) -> bool:
+        """Are there trials without a reward?"""
+        return self.scored < self.expected
+
+    @property
+    def guessed(self) -> int:
+        """Answers that nobody had given: neither the case nor a model."""
+        return sum(trial.calls.guessed for trial in self.trials)
+
+    @property
+    def denied(self) -> int:
+        """Calls that were denied."""
+        return sum(trial.calls.denied for trial in self.trials)
+
 
 def collect_job(folder: Path) -> JobSummary:
     """Put the trials of a job together; AuthorError when the folder holds no job."""
-    raise NotImplementedError
+    job, trials = read_job(folder), read_trials(folder)
+    rewards = [trial.reward for trial in trials if is_scored(trial) and trial.reward is not None]
+    judges = tuple(judge_summaries(job.manifest, trials))
+    thresholds = tuple(check_thresholds(job.manifest.get("thresholds") or {}, judges))
+    calls: list[Intercepted] = []
+    warnings = list(job.not_enforced)
+    for trial in trials:
+        transcript = _read(folder, trial)
+        calls += intercepted(trial, transcript)
+        warnings += _warnings(trial, transcript)
+    faults = tuple(job_faults(job, trials, thresholds))
+    return JobSummary(
+        folder=folder,
+        job=job,
+        tasks=tuple(_by_task(trials)),
+        scored=len(rewards),
+        mean_reward=_mean(rewards),
+        judges=judges,
+        thresholds=thresholds,
+        calls=tuple(calls),
+        not_enforced=tuple(h["match"] for h in job.manifest.get("handlers") or [] if not h.get("enforced", True)),
+        warnings=tuple(warnings),
+        faults=faults,
+        exit_code=exit_code(job, trials, faults),
+    )
+
+
+def is_scored(trial: Trial) -> bool:
+    """Does the trial have a reward that counts?"""
+    return trial.status == "scored" and trial.reward is not None
+
+
+def missing_steps(trial: Trial) -> tuple[str, ...]:
+    """The steps that brought no result. One without judges of its own that just ran is none of them."""
+    return tuple(step.id for step in trial.steps if step.status != "scored" and (step.judges or not _ran(step.status)))
+
+
+def judges_of(trial: Trial) -> dict[str, JudgeResult]:
+    """Name → result of all judges of a trial, those of its steps included."""
+    found = {judge.name: judge for step in trial.steps for judge in step.judges}
+    return found | {judge.name: judge for judge in trial.judges}
+
+
+def judge_summaries(manifest: Mapping[str, Any], trials: Iterable[Trial]) -> Iterator[JudgeSummary]:
+    """Each judge of the eval over all expected trials."""
+    results = [judges_of(trial) for trial in trials]
+    declared = [str(judge["name"]) for judge in manifest.get("judges") or []]
+    names = dict.fromkeys([*declared, *(name for found in results for name in found)])
+    for name in names:
+        found = [result[name] for result in results if name in result]
+        status = Counter(judge.status for judge in found)
+        values = [
+            float(judge.value) for judge in found if judge.status == "ok" and isinstance(judge.value, int | float)
+        ]
+        passed = [judge.passed for judge in found if judge.status == "ok" and judge.passed is not None]
+        counted = len(results) - status["skipped"]
+        yield JudgeSummary(
+            name=name, trials=len(results), reported=status["ok"], skipped=status["skipped"],
+            pending=status["pending"], errors=counted - status["ok"], mean=_mean(values),
+            pass_rate=_mean([float(value) for value in passed]),
+            error_rate=(counted - status["ok"]) / counted if counted else None,
+        )  # fmt: skip
+
+
+def check_thresholds(thresholds: Mapping[str, Any], judges: Iterable[JudgeSummary]) -> Iterator[ThresholdResult]:
+    """Each limit against the judge's own scale; a judge that never reported keeps none."""
+    by_name = {judge.name: judge for judge in judges}
+    for name, limits in thresholds.items():
+        judge = by_name.get(name)
+        for limit, what in (("min_mean", "mean"), ("min_pass_rate", "pass_rate"), ("max_error_rate", "error_rate")):
+            wanted = limits.get(limit)
+            if wanted is not None:
+                actual: float | None = None if judge is None else getattr(judge, what)
+                met = judge is not None and judge.reported > 0 and _kept(limit, actual, wanted)
+                yield ThresholdResult(name, limit, wanted, actual, met)
+
+
+def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[ThresholdResult]) -> Iterator[str]:
+    """Everything that was asked for and did not happen, a line each."""
+    if job.status == "interrupted":
+        yield "the job was interrupted"
+    for trial in trials:
+        if not is_scored(trial):
+            yield f"{trial_label(trial)} {outcome(trial)}"
+    for threshold in thresholds:
+        if not threshold.met:
+            was = "nothing was reported" if threshold.actual is None else f"it is {threshold.actual:.4g}"
+            yield f"threshold {threshold.judge}.{threshold.limit} {threshold.wanted:g} is missed: {was}"
+    yield from job.errors
+    if not job.expected:
+        yield "the job has no trials"
+
+
+def trial_label(trial: Trial) -> str:
+    """How a trial is named in a line: its task, and the attempt when there are several."""
+    return trial.task if trial.attempt == 1 else f"{trial.task} (attempt {trial.attempt})"
+
+
+def outcome(trial: Trial) -> str:
+    """What became of a trial without a reward, as the end of a sentence."""
+    if trial.error is not None and trial.status not in ("interrupted", "pending"):
+        return f"{trial.status}: {trial.error.kind}: {trial.error.message}"
+    details = {
+        "unjudged": f"is unjudged: no verdict of {', '.join(trial.unjudged)}" if trial.unjudged else "is unjudged",
+        "vanished": "vanished: the job expected it and it left nothing",
+        "interrupted": "was interrupted",
+        "pending": "has not finished",
+    }
+    missing = f"; without a result: step {', '.join(missing_steps(trial))}" if missing_steps(trial) else ""
+    return details.get(trial.status, f"{trial.status} without a reward") + missing
+
+
+def exit_code(job: Job, trials: Iterable[Trial], faults: Iterable[str]) -> int:
+    """The first that applies: 130 interrupted, 3 the machine or the sandbox, 1 any other fault, 0 none.
+
+    The author's input (2) stops a job before it has trials.
+    """
+    found = list(trials)
+    if job.status == "interrupted" or any(trial.status == "interrupted" for trial in found):
+        return InterruptedRun.exit_code
+    if any(trial.error is not None and trial.error.kind == "environment" for trial in found):
+        return MachineError.exit_code
+    return FAULT if any(faults) else 0
+
+
+def intercepted(trial: Trial, transcript: Transcript) -> Iterator[Intercepted]:
+    """The calls of a trial that a handler caught or a permission rule denied, in the order of the transcript."""
+    caught = {line.get("tool_use_id") for line in transcript.log if line.get("handler") is not None}
+    for call in transcript.calls:
+        if call.decision != "none" or call.id in caught:
+            yield _intercepted(trial, call.name, call.decision, call.tier, call.reason, call.answers)
+    for line in transcript.not_seen:
+        if line["decision"] != "none" or line.get("tool_use_id") in caught:
+            tool, answers = str(line.get("tool", "")), line.get("answers")
+            yield _intercepted(trial, tool, line["decision"], line.get("tier"), line.get("reason"), answers)
+
+
+def _intercepted(
+    trial: Trial, tool: str, decision: str, tier: Any, reason: Any, answers: Any
+) -> Intercepted:  # fmt: skip
+    said = [f"{a.get('question')} → {_answer(a.get('answer'))}" for a in answers or [] if isinstance(a, dict)]
+    shown = "; ".join(said) or str(reason or "")
+    return Intercepted(trial.id, trial.task, trial.attempt, tool, decision, tier if tier is None else str(tier), shown)
+
+
+def _answer(answer: Any) -> str:
+    return ", ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
+
+
+def _ran(status: str) -> bool:
+    return status in ("scored", "unjudged")
+
+
+def _kept(limit: str, actual: float | None, wanted: float) -> bool:
+    if actual is None:
+        return False
+    near = math.isclose(actual, wanted, rel_tol=1e-9, abs_tol=1e-12)
+    return near or (actual < wanted if limit.startswith("max_") else actual > wanted)
+
+
+def _mean(values: list[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _by_task(trials: Iterable[Trial]) -> Iterator[TaskSummary]:
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.task, []).append(trial)
+    for task, found in groups.items():
+        rewards = [trial.reward for trial in found if is_scored(trial) and trial.reward is not None]
+        yield TaskSummary(task, found[0].case_id, tuple(found), _mean(rewards))
+
+
+def _read(folder: Path, trial: Trial) -> Transcript:
+    place = trial_dir(folder, trial.id)
+    return read_transcript(place / "transcript.jsonl", place / "interceptions.jsonl")
+
+
+def _warnings(trial: Trial, transcript: Transcript) -> Iterator[str]:
+    """What a reader of the numbers must know of a trial, a line each."""
+    label = trial_label(trial)
+    yield from (f"{label}: {warning}" for warning in trial.warnings)
+    if is_scored(trial) and missing_steps(trial):
+        yield f"{label}: without a result: step {', '.join(missing_steps(trial))}"
+    if transcript.bad_lines:
+        yield f"{label}: {transcript.bad_lines} lines of the transcript cannot be read"
+    if transcript.bad_log_lines:
+        yield f"{label}: {transcript.bad_log_lines} lines of the interception log cannot be read"
+    for call in transcript.changed:
+        yield f"{label}: the input of {call.name} ({call.id}) is not the one that the hook saw"
