@@ -651,7 +651,7 @@ def evaluate(judge: Json, outputs: Json) -> Json:
     names = {"outputs": outputs, "arguments": arguments, "annotations": annotations}
     if judge.get("if") is not None:
         try:
-            wanted = eval(compile(judge["if"].strip(), "<if>", "eval"), dict(names))  # noqa: S307 - the author's own
+            wanted = eval(compile("(\n%s\n)" % judge["if"].strip(), "<if>", "eval"), dict(names))  # noqa: S307 - the author's own
         except Exception as error:
             return {"error": "if: %s" % fault(error, judge)}
         if not wanted:

@@ -7,7 +7,6 @@ What is the same for all cases (prompt files, modules, checked arguments) is rea
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge
-from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
 
 __all__ = ["BUILTIN_ARGUMENTS", "Judging", "LibFile", "judges_config", "judging_of"]
@@ -45,8 +43,6 @@ def judging_of(ev: Eval, problems: Problems) -> Judging:
     for at, judge in enumerate(ev.spec.judges):
         place = _Place(ev, problems, at)
         entry = {"name": judge.name, "kind": kind_of(judge), **_work(place, judge, lib, inputs)}
-        if judge.if_ is not None:
-            place.compiles("if", judge.if_, lambda text: compile(text.strip(), "<if>", "eval"))
         entry |= {
             "if": judge.if_, "arguments": judge.arguments or None, "step": judge.step,
             "feedback_type": judge.feedback_type, "score_range": judge.score_range and list(judge.score_range),
@@ -106,31 +102,9 @@ class _Place:
     def name(self) -> str:
         return f"judge {self.ev.spec.judges[self.at].name!r}"
 
-    def error(self, key: str, message: str, *, hint: str = "", code: str = "judge", offset: int = 0) -> None:
+    def error(self, key: str, message: str, *, hint: str = "", code: str = "judge") -> None:
         line = self.ev.line("judges", self.at, key)
-        line = None if line is None else line + offset
         self.problems.error(f"{self.name}: {message}", self.ev.file, line, hint=hint, code=code)
-
-    def compiles(self, key: str, text: str, compiler: Callable[[str], object]) -> None:
-        """The author's Python must at least be Python; the error names the line in eval.yaml."""
-        try:
-            compiler(text)
-        except SyntaxError as error:
-            shown = f": {error.text.strip()}" if error.text and error.text.strip() else ""
-            inside = (error.lineno or 1) - 1 if self.is_block(key) else -1
-            message = f"{key} is no valid Python ({error.msg}{shown})"
-            self.error(key, message, code="judge-syntax", offset=inside + 1)
-        except ValueError as error:  # NUL in the source
-            self.error(key, f"{key} is no valid Python ({error})", code="judge-syntax")
-
-    def is_block(self, key: str) -> bool:
-        """Does the text begin on the line below its key (`check: |`)?"""
-        line = self.ev.line("judges", self.at, key)
-        try:
-            typed = self.ev.file.read_text(encoding="utf-8-sig").splitlines()[(line or 1) - 1]
-        except (OSError, ValueError, IndexError):
-            return False
-        return re.search(r":\s*[|>][-+0-9]*\s*(#.*)?$", typed) is not None
 
 
 def _work(
@@ -138,7 +112,6 @@ def _work(
 ) -> dict[str, Any]:  # fmt: skip
     """The keys of an entry that say what the judge does."""
     if judge.check is not None:
-        place.compiles("check", judge.check, lambda code: script_module("verify").check_function(code, judge.name))
         return {"code": judge.check}
     if judge.builtin is not None:
         _check_builtin(place, judge.builtin, judge.arguments)
@@ -161,8 +134,8 @@ def _work(
 
 
 def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str]:
-    path = place.ev.resolve(text, place.problems, "judges", place.at, "prompt_file", what="prompt file")
-    if path is None:
+    path = place.ev.resolve(text, Problems(), "judges", place.at, "prompt_file", what="prompt file")
+    if path is None:  # said when eval.yaml was read
         return []
     inputs[path] = None
     try:
@@ -214,9 +187,7 @@ _NEEDED = {"cost_budget": ("max_cost_usd",), "documents_consulted": ("paths", "a
 
 def _check_builtin(place: _Place, builtin: str, arguments: dict[str, Any]) -> None:
     known = BUILTIN_ARGUMENTS.get(builtin)
-    if known is None:
-        listed = ", ".join(sorted(BUILTIN_ARGUMENTS))
-        place.error("builtin", f"unknown builtin judge {builtin!r}", hint=f"there are {listed}", code="unknown-builtin")
+    if known is None:  # said when eval.yaml was read
         return
     for name, value in arguments.items():
         fault = known[name](value) if name in known else f"is no argument of {builtin}"

@@ -232,7 +232,7 @@ def test_an_if_that_fails_is_an_error_not_a_skip(task: Task, judge: dict[str, An
 
 
 def test_if_sees_what_a_check_sees_inside_a_comprehension_too(task: Task) -> None:
-    condition = "any(arguments['tool'] == c['name'] for c in outputs['tool_calls']) or annotations.get('always')"
+    condition = "any(arguments['tool'] == c['name'] for c in outputs['tool_calls'])\n  or annotations.get('always')"
     judge = check("return True", arguments={"tool": "Bash"}, **{"if": condition})
     assert task.verify(judge).only["status"] == "skipped"
     task.said(assistant(call("t1", "Bash", command="ls")), result("t1"))
