@@ -480,7 +480,7 @@ class Tools:
         out, err = (stream.text().rstrip("\n") for stream in streams)
         if code:
             text = "\n".join(part for part in (out, err) if part)
-            raise ToolError(("Exit code %d\n%s" % (code if code > 0 else 128 - code, text))[:SHOWN])
+            raise ToolError(("Exit code %d\n%s" % (code if code > 0 else 128 - code, text)).rstrip("\n")[:SHOWN])
         return shown_bash({"stdout": out, "stderr": err, "interrupted": False, "isImage": False})
 
     def _shell(self, command: str, env: dict[str, str], before: str = "") -> tuple[Any, list[Drain]]:
@@ -702,6 +702,7 @@ class McpServer:
     def __init__(self, name: str, config: dict[str, Any], cwd: str, log: str) -> None:
         self.name, self.config, self.cwd, self.log = name, config, cwd, log
         self.process: Any = None
+        self.listener: threading.Thread | None = None
         self.tools: list[str] | None = None
         self.lines: queue.Queue[bytes | None] = queue.Queue()
         self.count = 0
@@ -726,7 +727,8 @@ class McpServer:
                 [self.config["command"], *map(str, self.config.get("args") or [])], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=log, cwd=self.cwd, env={**env, **own}, start_new_session=True,
             )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
         self.request(
             "initialize",
             {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "replay", "version": VERSION}},
@@ -811,6 +813,9 @@ class McpServer:
         except (OSError, ValueError, subprocess.TimeoutExpired):
             pass
         end_group(self.process)
+        if self.listener is not None:
+            self.listener.join(1)  # its end of the pipe closed with the process
+            self.process.stdout.close()
 
 
 # ---------------------------------------------------------------------------------------------------- the session
