@@ -135,7 +135,7 @@ def _work(
 
 def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str]:
     path = place.ev.resolve(text, Problems(), "judges", place.at, "prompt_file", what="prompt file")
-    if path is None:  # said when eval.yaml was read
+    if path is None or not path.is_file():  # said when eval.yaml was read
         return []
     inputs[path] = None
     try:
