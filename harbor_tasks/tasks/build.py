@@ -5,11 +5,14 @@ Heavy libraries are imported where they are used: a build with nothing to do doe
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.tasks.state import State, problem_from_json, read_state, request_of
 
 Matches = list[tuple[str, tuple[str, ...]]]
 Progress = Callable[[int, int], None]
@@ -45,7 +48,9 @@ def check(eval_path: Path, *, strict: bool = False, only: Sequence[str] = ()) ->
 
     Never raises for the author's errors: they are in the report.
     """
-    raise NotImplementedError
+    from harbor_tasks.tasks.assemble import check_eval
+
+    return check_eval(eval_path, only, strict=strict)
 
 
 def build(
@@ -55,5 +60,28 @@ def build(
     """Render each case into ``out``; AuthorError with all errors, and then nothing was written.
 
     ``only`` names the cases that ``out`` will hold; without it all. ``jobs`` is the number of processes that render.
+    Tasks that would not differ are left as they are; when nothing changed at all, no file is even read.
     """
-    raise NotImplementedError
+    began = time.monotonic()
+    out = Path(os.path.abspath(out))  # noqa: PTH100 - where the author named it, whatever links are on the way
+    request = request_of(eval_path, only, strict=strict)
+    stored = read_state(out)
+    if stored is not None and stored.nothing_changed(request, out):
+        report = _same_again(out, stored)
+    else:
+        from harbor_tasks.tasks.assemble import assemble
+
+        report = assemble(eval_path, out, request, stored, jobs=jobs, progress=progress)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _same_again(out: Path, stored: State) -> BuildReport:
+    """The report of a build that had nothing to do: what was said before still holds."""
+    problems = Problems()
+    problems.extend(map(problem_from_json, stored.report["problems"]))
+    for task in stored.tasks:
+        problems.extend(map(problem_from_json, task.problems))
+    count = len(stored.tasks)
+    matches = [(match, tuple(patterns)) for match, patterns in stored.report["matches"]]
+    return BuildReport(out, tasks=count, unchanged=count, problems=problems, matches=matches)

@@ -21,7 +21,8 @@ from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.names import is_safe, slug
-from harbor_tasks.tasks.plan import SANDBOX_HOME, TaskFile
+from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile
+from harbor_tasks.tasks.state import Watch
 from harbor_tasks.tasks.tree import NEVER_PACKED, collect
 
 PROJECT_FOLDERS = (".claude/skills", ".claude/commands", ".claude/agents")
@@ -35,13 +36,13 @@ _OWN_HOOKS = re.compile(r"\A---\r?\n(?:(?!---).*\r?\n)*?hooks:", re.MULTILINE)
 class Layer:
     """The files of the layer, and the eval's MCP servers with the paths that their scripts have in the sandbox.
 
-    ``watched`` are the files and folders of the project that were looked at, whether they are there or not.
+    ``watched`` is all of the project that was looked at, whether it is there or not.
     """
 
     files: tuple[TaskFile, ...]
     plugins: tuple[str, ...]
     servers: tuple[McpServer, ...]
-    watched: tuple[Path, ...]
+    watched: tuple[Watch, ...]
 
     @property
     def workspace(self) -> dict[str, TaskFile]:
@@ -89,7 +90,7 @@ class _Finder:
     def __init__(self, ev: Eval, problems: Problems) -> None:
         self.ev = ev
         self.problems = problems
-        self.watched: list[Path] = []
+        self.watched: list[Watch] = []
         self.plugins: dict[str, Path] = {}
         self.server_files: list[TaskFile] = []
         self._server_roots: dict[str, Path] = {}
@@ -113,17 +114,11 @@ class _Finder:
             self._hooks_not_run(project / ".claude/settings.json")
 
     def plugin_dirs(self) -> Iterator[TaskFile]:
-        """The folders of ``runner.plugin_dirs``, each under its plugin's name."""
+        """The folders of ``runner.plugin_dirs``, each under its plugin's name; that they exist was checked before."""
         for index, text in enumerate(self.ev.spec.runner.plugin_dirs):
             path = self.ev.resolve(text, self.problems, "runner", "plugin_dirs", index, what="plugin folder")
-            if path is None:
-                continue
-            if not path.is_dir():
-                line = self.ev.line("runner", "plugin_dirs", index)
-                self.problems.error(f"runner.plugin_dirs: {text} is not a folder", self.ev.file, line, code="no-plugin")
-                continue
-            self._watch(path)
-            yield from self._plugin(path, index)
+            if path is not None and path.is_dir():
+                yield from self._plugin(path, index)
 
     def _plugin(self, path: Path, index: int) -> Iterator[TaskFile]:
         manifest_path = path / ".claude-plugin/plugin.json"
@@ -160,7 +155,8 @@ class _Finder:
         if not value or value.startswith(("-", "$")):
             return text
         for base in dict.fromkeys((self.ev.root, self.ev.project)):
-            path = self._watch(base / value)
+            path = base / value
+            self.watched.append(("there", str(path)))
             if os.path.isfile(path) and path.resolve().is_relative_to(self.ev.project.resolve()):  # noqa: PTH113
                 return option + equals + self._packed_server(index, path.absolute(), base)
         return text
@@ -178,7 +174,7 @@ class _Finder:
             count += 1
             name = f"{top.name}-{count}"
         if name not in self._server_roots:
-            self._server_roots[name] = self._watch(top)
+            self._server_roots[name] = top
             packed = self._file(top, f"servers/{name}") if top.is_file() else self._below(top, f"servers/{name}")
             self.server_files.extend(packed)
         return str(PurePosixPath(LAYER_HOME, "servers", name, *path.relative_to(top).parts))
@@ -194,8 +190,10 @@ class _Finder:
         return path
 
     def _below(self, root: Path, place: str, *, inside: Path | None = None) -> Iterator[TaskFile]:
-        for file in collect(root, self.problems, inside=inside, skip=self._left_out(root)):
+        folders: list[Path] = []
+        for file in collect(root, self.problems, inside=inside, skip=self._left_out(root), visited=folders):
             yield self._kept(replace(file, path=f"{place}/{file.path}"))
+        self.watched.extend(("names", str(folder)) for folder in folders)
 
     def _file(self, path: Path, place: str) -> Iterator[TaskFile]:
         """One file, by the same rules as a folder of files."""
@@ -205,6 +203,7 @@ class _Finder:
 
     def _kept(self, file: TaskFile) -> TaskFile:
         if isinstance(file.content, Path):
+            self._watch(file.content)
             self.size += file.content.stat().st_size
             if file.path.endswith(".md") and file.content.stat().st_size < 1 << 20:
                 text = file.content.read_text(encoding="utf-8", errors="replace")
@@ -238,13 +237,14 @@ class _Finder:
         )  # fmt: skip
 
     def _watch(self, path: Path) -> Path:
-        self.watched.append(path)
+        """A file or folder by itself; what a folder holds is watched when it is walked."""
+        self.watched.append(("names" if path.is_dir() else "tree", str(path)))
         return path
 
 
 def _belongs_to_an_eval(folder: Path) -> bool:
     """Whether a folder is an eval, its cases or what was built from it; not a skill or plugin that has evals too."""
-    if (folder / ".harbor-pack").is_dir():
+    if (folder / BUILD_DIR).is_dir() or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
         return True
     if (folder / "eval.yaml").is_file():
         return not ((folder / "SKILL.md").is_file() or (folder / ".claude-plugin").is_dir())

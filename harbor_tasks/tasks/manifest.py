@@ -97,7 +97,7 @@ class TaskPart(Part):
 class BuildManifest(Part):
     """The content of build.json."""
 
-    schema_: Literal[1] = Field(1, alias="schema")
+    schema_: Literal[1] = Field(default=1, alias="schema")
     tool: str
     """Name and version of what wrote it."""
     name: str

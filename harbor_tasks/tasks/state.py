@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks import __version__
+from harbor_tasks.errors import Problem, Where
 from harbor_tasks.tasks.plan import BUILD_DIR
 
 VERSION = 1
@@ -64,7 +65,7 @@ class TaskState:
     digest: str
     inputs: Unit
     outputs: Unit
-    problems: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[list[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,19 @@ def state_lines(state: State) -> Iterator[bytes]:
     yield _line(head)
     for t in state.tasks:
         yield _line([t.case_id, t.directory, t.source, t.digest, _pair(t.inputs), _pair(t.outputs), t.problems])
+
+
+def problem_to_json(problem: Problem) -> list[Any]:
+    """A problem as it is kept."""
+    where = problem.where
+    path = None if where.path is None else str(where.path)
+    return [problem.level, problem.code, problem.message, problem.hint, path, where.line, where.case]
+
+
+def problem_from_json(kept: list[Any]) -> Problem:
+    """The problem that was kept."""
+    level, code, message, hint, path, line, case = kept
+    return Problem(message, Where(None if path is None else Path(path), line, case), hint, level, code)
 
 
 def _task(line: list[Any]) -> TaskState:

@@ -21,14 +21,15 @@ def nothing(_path: Path) -> bool:
 
 
 def collect(
-    root: Path, problems: Problems, *, inside: Path | None = None, skip: Skip = nothing, case: str | None = None
-) -> list[TaskFile]:
+    root: Path, problems: Problems, *, inside: Path | None = None, skip: Skip = nothing, case: str | None = None,
+    visited: list[Path] | None = None,
+) -> list[TaskFile]:  # fmt: skip
     """All files and empty folders below ``root``, sorted; paths are relative to it, modes 0644 or 0755.
 
     Links that stay in ``inside`` (default: ``root``) become what they point to. Links that leave it, special files and
-    names that cannot be written everywhere are errors by path.
+    names that cannot be written everywhere are errors by path. ``visited`` gets the folders that were looked into.
     """
-    walk = _Walk((inside or root).resolve(), skip, problems, case)
+    walk = _Walk((inside or root).resolve(), skip, problems, case, [] if visited is None else visited)
     return sorted(walk.below(root, "", ()), key=lambda file: file.path)
 
 
@@ -38,6 +39,7 @@ class _Walk:
     skip: Skip
     problems: Problems
     case: str | None
+    visited: list[Path]
 
     def below(self, folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[TaskFile]:
         """The files of one folder; ``above`` are the folders on the way to it, for links in a circle."""
@@ -50,14 +52,11 @@ class _Walk:
         if (own.st_dev, own.st_ino) in above:
             self._error(folder, "a link leads back to a folder above it")
             return
-        empty = True
+        self.visited.append(folder)
         for name in names:
-            path = folder / name
-            if self.skip(path):
-                continue
-            empty = False
-            yield from self._entry(path, prefix + name, (*above, (own.st_dev, own.st_ino)))
-        if empty and prefix:
+            if not self.skip(folder / name):
+                yield from self._entry(folder / name, prefix + name, (*above, (own.st_dev, own.st_ino)))
+        if not names and prefix:
             yield TaskFile(prefix.rstrip("/"), None, 0o755)
 
     def _entry(self, path: Path, relative: str, above: tuple[tuple[int, int], ...]) -> Iterator[TaskFile]:

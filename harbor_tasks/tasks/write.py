@@ -39,6 +39,7 @@ class Output:
         self.meta = out / BUILD_DIR
         self.staging = self.meta / _NEW
         self._made: list[Path] = []
+        self._dropped: list[str] = []
         self._lock = -1
         self._umask = 0
 
@@ -118,13 +119,15 @@ class Output:
         write_files(self.staging / "tasks" / directory, files)
         return True
 
-    def put_meta(self, name: str, files: Iterable[TaskFile]) -> bool:
-        """Write a folder of ``.harbor-pack`` into the staging folder; False when it is there already."""
+    def put_meta(self, name: str, files: Iterable[TaskFile]) -> None:
+        """Write a folder of ``.harbor-pack`` into the staging folder, unless it is there already or is to be none."""
         files = tuple(files)
-        if same(self.meta / name, files):
-            return False
-        write_files(self.staging / "meta" / name, files)
-        return True
+        if not files:
+            if (self.meta / name).exists():
+                self._dropped.append(name)
+            return
+        if not same(self.meta / name, files):
+            write_files(self.staging / "meta" / name, files)
 
     def commit(self, manifest: bytes, *, keep: set[str], remove: set[str]) -> None:
         """Move into place what was put: the only step that changes what was there.
@@ -132,26 +135,24 @@ class Output:
         ``keep`` are all task directories of this build, ``remove`` those of earlier ones that are no longer wanted.
         """
         old = self.staging / "old"
-        old.mkdir()
-        new = self.staging / "tasks"
-        written = sorted(os.listdir(new)) if new.is_dir() else []  # noqa: PTH208
-        meta = self.staging / "meta"
-        folders = sorted(os.listdir(meta)) if meta.is_dir() else []  # noqa: PTH208
-        same_manifest = _content(self.meta / "build.json") == manifest
-        if not written and not folders and not remove and same_manifest:
+        moves: list[tuple[Path, Path | None]] = []
+        for place, new, gone in (
+            (self.out, self.staging / "tasks", sorted(remove)),
+            (self.meta, self.staging / "meta", self._dropped),
+        ):
+            moves += [(place / name, new / name) for name in (sorted(os.listdir(new)) if new.is_dir() else ())]  # noqa: PTH208
+            moves += [(place / name, None) for name in gone]
+        if not moves and _content(self.meta / "build.json") == manifest:
             return
-        pending = json.dumps({"directories": sorted(keep | remove)}).encode()
-        self._replace(_PENDING, pending)
+        old.mkdir()
+        self._replace(_PENDING, json.dumps({"directories": sorted(keep | remove)}).encode())
         for name in ("state.json", "build.json"):
             (self.meta / name).unlink(missing_ok=True)
-        for place, names in ((self.out, [*written, *sorted(remove)]), (self.meta, folders)):
-            for name in names:
-                target = place / name
-                if target.is_symlink() or target.exists():
-                    target.rename(old / f"{place.name}-{name}" if place == self.meta else old / name)
-                source = (new if place == self.out else meta) / name
-                if name not in remove:
-                    source.rename(target)
+        for number, (target, source) in enumerate(moves):
+            if target.is_symlink() or target.exists():
+                target.rename(old / str(number))
+            if source is not None:
+                source.rename(target)
         self._replace("build.json", manifest)
         (self.meta / _PENDING).unlink()
         self._made.clear()

@@ -1,0 +1,70 @@
+"""Makes build.json from what was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from harbor_tasks.errors import Problems
+from harbor_tasks.policy.permissions import permissions_of
+from harbor_tasks.policy.probes import probes_of
+from harbor_tasks.tasks.judging import kind_of
+from harbor_tasks.tasks.manifest import (
+    BuildManifest,
+    ExecutionPart,
+    HandlerPart,
+    HooksAfterPart,
+    JudgePart,
+    PermissionsPart,
+    StepPart,
+    TaskPart,
+)
+from harbor_tasks.tasks.plan import TaskName
+from harbor_tasks.tasks.render import EvalPlan
+from harbor_tasks.tasks.task_toml import TOOL, harbor_value
+
+
+def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildManifest:
+    """The manifest of a build: the eval as it was planned, and its tasks with their digests."""
+    spec = plan.ev.spec
+    execution = spec.execution
+    rules = permissions_of(plan.ev, Problems())
+    return BuildManifest(
+        tool=TOOL, name=spec.name, description=spec.description, image=plan.image, runner=spec.runner,
+        models=spec.models,
+        execution=ExecutionPart(
+            mode=execution.mode, timeout=execution.timeout, max_budget_usd=execution.max_budget_usd,
+            parallelism=execution.parallelism, env=_references(execution.env),
+        ),
+        steps=tuple(
+            StepPart(id=step.id, timeout=step.timeout, on_failure=step.on_failure, env=_references(step.env))
+            for step in execution.steps
+        ),
+        judges=tuple(
+            JudgePart(
+                name=judge.name, kind=kind_of(judge), feedback_type=judge.feedback_type,
+                score_range=judge.score_range, step=judge.step, needs_model=kind_of(judge) == "prompt",
+            )
+            for judge in spec.judges
+        ),
+        reward=spec.reward, thresholds=spec.thresholds,
+        hooks_after=HooksAfterPart(after_each=tuple(spec.hooks.after_each), after_all=tuple(spec.hooks.after_all)),
+        mcp_servers=tuple(
+            server.model_copy(update={"env": _references(server.env)}) for server in plan.layer.servers
+        ),
+        permissions=PermissionsPart(allow=rules.allow, deny=rules.deny),
+        probes=probes_of(plan.ev, plan.handlers), sandbox=spec.sandbox,
+        handlers=tuple(
+            HandlerPart(match=handler.match, patterns=handler.patterns, enforced=handler.enforced)
+            for handler in (plan.handlers.handlers if plan.handlers else ())
+        ),
+        plugins=plan.layer.plugins,
+        tasks=tuple(
+            TaskPart(directory=name.directory, name=name.name, case_id=name.case_id, digest=digest)
+            for name, digest in tasks
+        ),
+    )  # fmt: skip
+
+
+def _references(env: Mapping[str, str]) -> dict[str, str]:
+    """References in one form, ``${VAR}`` or ``${VAR:-default}``; literals as they are."""
+    return {name: harbor_value(value) or value for name, value in env.items()}
