@@ -26,7 +26,7 @@ from harbor_tasks.evalspec.scalars import TAG, Mode, ReadError, hide_special, ta
 from harbor_tasks.evalspec.words import syntax_words
 
 MAX_DEPTH = 100
-MAX_NODES = 400_000
+MAX_NODES = 200_000
 MAX_EXPANDED_NODES = 20_000
 MAX_EXPANDED_BYTES = 4 * 1024 * 1024
 
@@ -102,9 +102,8 @@ class Composer:
         try:
             self._read_events()
         except yaml.MarkedYAMLError as error:
-            message, hint = syntax_words(error, "JSON" if self._name.endswith(".json") else "YAML")
-            mark = error.problem_mark or error.context_mark
-            raise ReadError(message, None if mark is None else mark.line + 1, hint, "yaml-syntax") from None
+            message, line, hint = syntax_words(error, "JSON" if self._name.endswith(".json") else "YAML")
+            raise ReadError(message, line, hint, "yaml-syntax") from None
         except yaml.YAMLError as error:
             raise ReadError(f"is not valid YAML: {str(error).splitlines()[0]}", None, "", "yaml-syntax") from None
         data = self._root[0] if self._root else None

@@ -96,27 +96,30 @@ def parse_yaml(
     ``problems``), so that the rest of it can be checked; with any other fault the result is None.
     """
 
-    def fault(found: ReadError) -> None:
-        problems.error(found.message, path, found.line, case=case, hint=found.hint, code=found.code)
+    faults: list[ReadError] = []
+    document = _read(text, path, Mode.under(text_under, texts=texts), faults)
+    for fault in faults:
+        problems.error(fault.message, path, fault.line, case=case, hint=fault.hint, code=fault.code)
+    return document
 
-    mode = Mode.under(text_under, texts=texts)
-    composer = None
-    data = _NOT_JSON
+
+def _read(text: str | bytes, path: Path, mode: Mode, faults: list[ReadError]) -> Document | None:
     try:
         content = _decode(text)
-        data = _from_json(content, mode) if content.lstrip(" \t\r\n")[:1] in ("{", "[", '"') else _NOT_JSON
+    except ReadError as fault:
+        faults.append(fault)
+        return None
+    if content.lstrip(" \t\r\n")[:1] in ("{", "[", '"'):
+        data = _from_json(content, mode)
         if data is not _NOT_JSON:
             return Document(path, data, _PlacesInJson(content, path.name))
-        composer = Composer(content, path.name, mode)
+    composer = Composer(content, path.name, mode)
+    try:
         data = composer.compose()
-    except ReadError as found:
-        fault(found)
-    if composer is None:
+    except ReadError as fault:
+        faults.extend([*composer.duplicates, fault])
         return None
-    for duplicate in composer.duplicates:
-        fault(duplicate)
-    if data is _NOT_JSON:
-        return None
+    faults.extend(composer.duplicates)
     places = Places(data, composer.lines, composer.blocks)
     return Document(path, data, lambda: places)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import yaml
 
+UNCLOSED = "a quoted text is not closed"
 QUOTE = "quote the text"
 INDENT = "check the indentation"
 ESCAPE = "use single quotes, or write \\\\"
@@ -13,8 +14,8 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("mapping values are not allowed", "a ': ' stands inside an unquoted text, or a key is indented too far", QUOTE),
     ("could not find expected ':'", "a key has no ':' after it", "write 'key: value', or indent the line"),
     ("cannot start any token", "a text starts with '@', '`' or '%', or tabs indent a line", "quote it; use spaces"),
-    ("found unexpected end of stream", "a quoted text is not closed", "add the closing quote"),
-    ("found unexpected document indicator", "a quoted text is not closed", "add the closing quote"),
+    ("found unexpected end of stream", UNCLOSED, "add the closing quote"),
+    ("found unexpected document indicator", UNCLOSED, "add the closing quote"),
     ("found unknown escape character", "a text in double quotes holds a \\ that starts no escape", ESCAPE),
     ("invalid unicode character escape", "an escape in double quotes names no character", ESCAPE),
     ("invalid unicode escape", "an escape in double quotes names no character", ESCAPE),
@@ -37,15 +38,20 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def syntax_words(error: yaml.MarkedYAMLError, form: str) -> tuple[str, str]:
-    """The message and the hint for a syntax error in a text of this form; in the parser's own words if they are new."""
+def syntax_words(error: yaml.MarkedYAMLError, form: str) -> tuple[str, int | None, str]:
+    """The message, the line and the hint for a syntax error in a text of this form.
+
+    Where the parser's words are not known they are passed on.
+    """
+    mark = error.problem_mark or error.context_mark
+    line = None if mark is None else mark.line + 1
     said = " ".join(part for part in (error.context, error.problem) if part)
     folded = (error.problem or said).lower()
     for words, message, hint in _WORDS:
         if words in folded or (words == "block scalar" and words in said.lower()):
-            start = error.context_mark
-            where = ""
-            if start is not None and error.problem_mark is not None and start.line != error.problem_mark.line:
-                where = f" (it starts on line {start.line + 1})"
-            return f"is not valid {form}: {message}{where}", hint
-    return f"is not valid {form}: {said or 'it cannot be read'}", ""
+            start = line if error.context_mark is None else error.context_mark.line + 1
+            if message == UNCLOSED:  # it swallowed all that follows: the start is the place to look
+                return f"is not valid {form}: {message}", start, hint
+            where = f" (it starts on line {start})" if start != line else ""
+            return f"is not valid {form}: {message}{where}", line, hint
+    return f"is not valid {form}: {said or 'it cannot be read'}", line, ""
