@@ -26,7 +26,8 @@ CHOICES = {
 QUOTE_IT = "put it in quotes"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_PORT = re.compile(r"[^:]*:\d*|\[.*\]:\d*")
+_NO_HOST = re.compile(r"[/@\[\]\s]|\A[^:]*:\d*\Z")  # an IPv6 address is a host too: ::1
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 @dataclass
@@ -146,7 +147,7 @@ def env_checks(place: Place, value: Any, regexes: Regexes) -> dict[str, dict[str
 
 def _hosts(place: Place, items: tuple[str, ...]) -> None:
     for at, host in enumerate(items):
-        if "/" in host or "@" in host or _PORT.fullmatch(host):
+        if _NO_HOST.search(host):
             place.at(at).error(f"must be a host alone, without scheme, port or path: {host!r}")
 
 
@@ -166,7 +167,7 @@ def _input_check(place: Place, check: Any, regexes: Regexes) -> dict[str, Any]:
     path = text(place.at("field"), check.get("field")) if "field" in check else None
     if "field" not in check:
         place.error("has no field")
-    elif path is not None and any(not part.strip() for part in path.split(".")):
+    elif path is not None and not _is_path(path):
         place.at("field").error(f"is not a dotted path: {path!r}")
     op = check.get("op")
     if "op" not in check:
@@ -180,9 +181,15 @@ def _input_check(place: Place, check: Any, regexes: Regexes) -> dict[str, Any]:
     return {"field": path, "op": op, "value": check.get("value", True)}
 
 
+def _is_path(text: str) -> bool:
+    return all(part.strip() for part in text.split("."))
+
+
 def _number(place: Place, value: Any, _regexes: Regexes) -> None:
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        hint = "write it without quotes, a sign of currency or separators"
+        hint = "write it without a sign of currency and without separators"
         place.error(f"must be a number, and is {kind_of(value)}", hint)
 
 
@@ -225,8 +232,8 @@ def rewrite(place: Place, value: Any, regexes: Regexes) -> dict[str, Any] | None
         return None
     for name, new in value.items():
         here = place.at(name)
-        if not name.strip():
-            place.error("has a field without a name")
+        if not _is_path(name):
+            here.error(f"is not a dotted path: {name!r}")
         if new is None:
             here.error("has no value")
         elif isinstance(new, dict):

@@ -13,6 +13,7 @@ from harbor_tasks.evalspec.paths import find_path
 from harbor_tasks.evalspec.reader import load_yaml
 from harbor_tasks.policy import fields
 from harbor_tasks.policy.heuristic import patterns_of
+from harbor_tasks.policy.matchers import named
 from harbor_tasks.policy.places import Place, kind_of
 
 Overrides = Mapping[str, "str | list[str]"]
@@ -125,7 +126,7 @@ def _handler(place: Place, entry: Any, regexes: fields.Regexes, roots: tuple[Pat
     for key in ("match", "patterns"):
         if key not in entry:
             place.error(f"has no key {key!r}")
-    return Handler(
+    handler = Handler(
         match=fields.text(place.at("match"), entry["match"]) or "" if "match" in entry else "",
         patterns=fields.patterns(place.at("patterns"), entry["patterns"]) or () if "patterns" in entry else (),
         input_filters=fields.input_filters(place.at("input_filters"), entry.get("input_filters"), regexes),
@@ -139,6 +140,10 @@ def _handler(place: Place, entry: Any, regexes: fields.Regexes, roots: tuple[Pat
         **{key: _choice(place, entry, key) for key in fields.CHOICES},
         line=place.line,
     )
+    if handler.rewrite and named("AskUserQuestion", handler.patterns):
+        hint = "give the other tools a handler of their own"
+        place.at("rewrite").error("cannot stand in a handler that names AskUserQuestion, which is answered", hint)
+    return handler
 
 
 def _checked(place: Place, entry: dict[str, Any], key: str, check: Any, regexes: fields.Regexes) -> Any:
@@ -248,9 +253,6 @@ def task_handler(handler: Handler) -> dict[str, Any]:
 
 
 def merged_overrides(eval_wide: Overrides, own: Overrides) -> dict[str, str | list[str]]:
-    """Both maps as one, sorted by question; a case's own answer takes the place of the eval's to the same question."""
-    if not own:
-        return dict(sorted(eval_wide.items()))
-    asked = {folded(question) for question in own} if eval_wide else ()
-    kept = {question: answer for question, answer in eval_wide.items() if folded(question) not in asked}
-    return dict(sorted({**kept, **own}.items()))
+    """Both maps as one, sorted by question; of two answers to the same question the later stands, the case's own last."""
+    answers = {folded(question): (question, answer) for question, answer in (*eval_wide.items(), *own.items())}
+    return dict(sorted(answers.values()))

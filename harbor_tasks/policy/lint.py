@@ -12,14 +12,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec.envrefs import env_references
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.policy import lint_codex
-from harbor_tasks.policy.handlers import Handler, Handlers
+from harbor_tasks.policy.handlers import Handler, Handlers, task_handler
 from harbor_tasks.policy.heuristic import mentions_scripts
 from harbor_tasks.policy.matchers import covered, named, overlap, squeezed
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.policy.shadows import shadow_on
+from harbor_tasks.resources import script_module
 
 #: Warnings that `--strict` has to turn into errors: a rule is not applied, or stops everything.
 STRICT_CODES = ("hidden-handler", "unfiltered-bash", "catch-all", "odd-pattern", "outdated-handlers")
@@ -142,15 +144,21 @@ def _without_effect(report: Reporter, at: int, handler: Handler) -> None:
 
 def _environment(report: Reporter, at: int, handler: Handler, env: dict[str, str]) -> None:
     """Environment checks that nothing satisfies: the literal that the eval sets fails, or nothing sets the variable."""
-    for name, checks in (handler.env_checks or {}).items():
+    for name in handler.env_checks or {}:
         value = env.get(name)
         if value is None:
             hint = f"set execution.env.{name}, as a literal or as ${name} of the caller"
             report.warn(at, f"checks {name}, which execution.env does not set", hint, code="env-check-unset")
-        for word in checks.get("must_contain", ()):
-            if "://" in word or re.fullmatch(r"[\w.-]+:\d+", word):
-                message = f"has a word for {name} that no host contains: {word!r}"
-                report.warn(at, message, "write the host alone", code="env-check-fails")
+        elif env_references(value) is None and not _passes(handler, name, value):
+            message = f"denies every call: the value that execution.env gives {name} fails its check"
+            report.warn(at, message, code="env-check-fails")
+
+
+def _passes(handler: Handler, name: str, value: str) -> bool:
+    """Whether the interceptor itself would take the value for this variable."""
+    tools = script_module("tools")
+    compiled = tools.load_handlers(json.dumps({"handlers": [task_handler(handler)]}).encode())
+    return bool(tools.env_value_passes(compiled["handlers"][0]["env_checks"][name], value))
 
 
 def _stage_one(report: Reporter, at: int, handler: Handler) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harbor_tasks.policy.handlers import Handler
-from harbor_tasks.policy.matchers import EDITING, covered, is_glob
+from harbor_tasks.policy.matchers import EDITS, covered, is_glob
 from harbor_tasks.policy.tools import CLAUDE_TOOLS
 
 if TYPE_CHECKING:
     from harbor_tasks.policy.lint import Reporter
 
-_KNOWN_THERE = frozenset({"Bash", "AskUserQuestion", *EDITING})
+_KNOWN_THERE = frozenset({"Bash", "AskUserQuestion", *EDITS})
 _THROUGH_BASH = frozenset({"Read", "Grep", "Glob", "LS"})
 
 

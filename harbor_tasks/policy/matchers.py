@@ -20,11 +20,11 @@ _SAME: tuple[frozenset[str], ...] = (
     frozenset({"AskUserQuestion", "request_user_input"}),
 )
 #: Codex edits files with one tool, whatever the change is called elsewhere.
-EDITING = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+EDITS = ("Write", "Edit")
 _PATCH = "apply_patch"
 _CODEX = ("request_user_input", _PATCH)
 #: Tools that can reach the policy's own files where these are not sealed away.
-PROTECTED = ("Bash", *EDITING)
+PROTECTED = ("Bash", *EDITS, "MultiEdit", "NotebookEdit")
 
 #: Names that both programs take as exact; with a hyphen Codex already reads a regular expression.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
@@ -44,8 +44,8 @@ def names_of(tool: str) -> frozenset[str]:
         if tool in same:
             return same
     if tool == _PATCH:
-        return frozenset({_PATCH, *EDITING})
-    if tool in EDITING:
+        return frozenset({_PATCH, *EDITS})
+    if tool in EDITS:
         return frozenset({tool, _PATCH})
     return frozenset({tool})
 
@@ -64,7 +64,7 @@ def named(tool: str, patterns: Iterable[str]) -> bool:
 def with_aliases(patterns: Iterable[str], runtime: Runtime = "claude-code") -> tuple[str, ...]:
     """The patterns and, after them, the other names that this program has for the tools that they catch."""
     found = dict.fromkeys(patterns)
-    for name in ("Agent", "Task", "AskUserQuestion", *EDITING, *(_CODEX if runtime == "codex" else ())):
+    for name in ("Agent", "Task", "AskUserQuestion", *EDITS, *(_CODEX if runtime == "codex" else ())):
         if covered(name, tuple(found)) and not any(_regex(pattern).fullmatch(name) for pattern in found):
             found[name] = None
     return tuple(found)

@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,12 +113,20 @@ def generate_interception(
     files = prepare(config, handlers, hooks_command or hook_command()).files({})
     for name in (SCRIPT, HANDLERS, SETTINGS, CODEX_HOOKS):
         if name not in files:
-            (target_dir / name).unlink(missing_ok=True)
+            _remove(target_dir / name, top=target_dir)
     for name, content in files.items():
         path = target_dir / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return [target_dir / name for name in files]
+
+
+def _remove(path: Path, *, top: Path) -> None:
+    """Remove a file and, when that leaves it empty, its folder."""
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        if path.parent != top:
+            path.parent.rmdir()
 
 
 def hook_command(home: str = PROJECT_DIR, log: str | None = None) -> str:
