@@ -253,6 +253,6 @@ def task_handler(handler: Handler) -> dict[str, Any]:
 
 
 def merged_overrides(eval_wide: Overrides, own: Overrides) -> dict[str, str | list[str]]:
-    """Both maps as one, sorted by question; of two answers to the same question the later stands, the case's own last."""
+    """Both maps as one, sorted by question; of two answers to one question the later stands, the case's own last."""
     answers = {folded(question): (question, answer) for question, answer in (*eval_wide.items(), *own.items())}
     return dict(sorted(answers.values()))
