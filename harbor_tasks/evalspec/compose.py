@@ -26,7 +26,7 @@ from harbor_tasks.evalspec.scalars import TAG, Mode, ReadError, hide_special, ta
 from harbor_tasks.evalspec.words import syntax_words
 
 MAX_DEPTH = 100
-MAX_NODES = 200_000
+MAX_NODES = 100_000
 MAX_EXPANDED_NODES = 20_000
 MAX_EXPANDED_BYTES = 4 * 1024 * 1024
 
