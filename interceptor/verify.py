@@ -842,22 +842,27 @@ def verdict(judge: Json, answer: Json) -> Json:
     """An answer as a line of judges.json, checked against the judge's own type and range."""
     line: Json = {
         "name": judge["name"], "kind": judge["kind"], "status": "ok", "value": None, "normalized": None,
-        "passed": None, "reason": answer.get("reason"), "error": None, "seconds": None,
+        "passed": None, "reason": whole(answer.get("reason")), "error": None, "seconds": None,
     }  # fmt: skip
     if answer.get("output"):
-        line["output"] = answer["output"][-4000:]
+        line["output"] = whole(answer["output"][-4000:])
     if answer.get("skipped") or answer.get("pending"):
         return dict(line, status="skipped" if answer.get("skipped") else "pending")
     value, error = answer.get("value"), answer.get("error")
     if error is None:
         error = mismatch(judge, value)
     if error is not None:
-        return dict(line, status="error", error=error, reason=None)
+        return dict(line, status="error", error=whole(error), reason=None)
     if isinstance(value, bool):
         return dict(line, value=value, normalized=float(value), passed=value)
     low, high = judge.get("score_range") or (0, 1)
     score: Any = value
     return dict(line, value=score, normalized=(score - low) / (high - low))
+
+
+def whole(text: Optional[str]) -> Optional[str]:
+    """The text without halves of surrogate pairs, which no UTF-8 file can hold."""
+    return None if text is None else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def mismatch(judge: Json, value: Any) -> Optional[str]:

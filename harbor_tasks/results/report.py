@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from itertools import islice
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from harbor_tasks.results.collect import (
 MAX_CALLS = 200
 """Rows of the table of calls in a terminal; `--json` and the page have all."""
 HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+LIMITS = {"min_mean": "mean ≥", "min_pass_rate": "passed ≥", "max_error_rate": "errors ≤"}
 STYLES = {
     "scored": "green", "unjudged": "yellow", "pending": "yellow", "interrupted": "yellow", "error": "red",
     "vanished": "red", "deny": "red", "ask": "red", "answer": "cyan", "rewrite": "magenta", "allow": "green",
@@ -131,7 +133,7 @@ def write_html(job: Path, output: Path | None = None) -> Path:
 
 
 def _table(title: str, *columns: tuple[str, dict[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title_style="bold")
     for header, options in columns:
         table.add_column(header, **{"overflow": "fold", **options})
     return table
@@ -144,7 +146,7 @@ def _trial_table(summary: JobSummary) -> Table:
     columns = [("status", {"no_wrap": True}), ("reward", right), ("judges", {}), ("calls", {}), ("s", right)]
     job = summary.job
     title = f"trials of {_one_line(job.name)}: {_one_line(job.agent)}, {_one_line(job.environment)}"
-    table = _table(printable(title), ("task", {"ratio": 2}), *attempt, *columns)
+    table = _table(printable(title), ("task", {}), *attempt, *columns)
     for trial in summary.trials:
         cells = [_text(trial.task), *([_text(str(trial.attempt))] if several else [])]
         status = trial.status if trial.error is None else f"{trial.status}: {trial.error.kind}"
@@ -191,20 +193,25 @@ def _limits(summary: JobSummary, judge: JudgeSummary) -> Text:
     cell = Text()
     for limit in (t for t in summary.thresholds if t.judge == judge.name):
         word = "met" if limit.met else "missed"
-        line = _text(f"{limit.limit} {limit.wanted:g}: {word}", "green" if limit.met else "red")
+        line = _text(f"{LIMITS[limit.limit]} {limit.wanted:g}: {word}", "green" if limit.met else "red")
         cell = cell.append("\n") if cell else cell
         cell.append_text(line)
     return cell
 
 
 def _call_table(summary: JobSummary) -> Table:
-    title = f"intercepted calls ({len(summary.calls)})"
+    """The calls of each trial under its name; equal ones in a row are one line."""
     table = _table(
-        title, ("task", {"max_width": 20}), ("tool", {"max_width": 24}), ("decision", {}), ("reason", {"ratio": 1})
+        f"intercepted calls ({len(summary.calls)})", ("call", {}), ("decision", {}), ("reason", {"ratio": 1})
     )
-    for call in islice(summary.calls, MAX_CALLS):
-        label = call.task if call.attempt == 1 else f"{call.task} ({call.attempt})"
-        table.add_row(_text(label), _text(call.tool), _decision(call), _text(_shorten(call.reason)))
+    shown = summary.calls[:MAX_CALLS]
+    for (task, attempt), calls in groupby(shown, key=lambda call: (call.task, call.attempt)):
+        several = f" (attempt {attempt})" if summary.job.attempts > 1 else ""
+        table.add_row(_text(f"{task}{several}", "bold"))
+        for call, same in groupby(calls, key=lambda call: replace(call, trial="")):
+            count = len(list(same))
+            times = f" x{count}" if count > 1 else ""
+            table.add_row(_text(f"  {call.tool}{times}"), _decision(call), _text(_shorten(call.reason)))
     return table
 
 

@@ -157,7 +157,7 @@ def test_a_prompt_file_is_read_from_the_evals_folder_or_the_project(project: Pro
         ("none.md", None, "none.md"),
         ("latin.md", "Größe".encode("latin-1"), "not UTF-8"),
         ("big.md", b"x" * 300_000, "larger than 256 KiB"),
-        ("folder/x.md", b"", "folder"),
+        ("folder/x.md", b"", "is not a file"),
     ],
 )
 def test_a_prompt_file_that_cannot_be_used_is_an_error_with_its_line(
