@@ -64,7 +64,8 @@ def test_the_tables_show_trials_judges_calls_and_what_they_come_to(job: JobFolde
     for wanted in (
         "late-parcel", "error: agent", "made: failed", "2 denied", "1 guessed", "12.3",
         "mcp__desk__refund x2", "Too much.", "passed ≥ 1: missed", "1 of 3 trials scored, mean reward 0.50 (partial",
-        "quality: pending", "fault: late-parcel (attempt 2) error: agent: exit code 3", "1 rule not enforced: Pushes of any kind",
+        "quality: pending", "fault: late-parcel (attempt 2) error: agent: exit code 3",
+        "1 rule not enforced: Pushes of any kind",
         "fault: sofa is unjudged: no verdict of quality", "not sealed",
     ):  # fmt: skip
         assert wanted in text, wanted
