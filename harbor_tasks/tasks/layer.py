@@ -97,21 +97,27 @@ class _Finder:
         self.size = 0
 
     def project(self) -> Iterator[TaskFile]:
-        """What the project's own folders give to every workspace."""
-        project = self.ev.project
-        if not self.ev.root.is_relative_to(project) or project == Path.home():
-            return  # the folder that the command happens to run in is not this eval's project
-        for folder in PROJECT_FOLDERS:
-            path = self._watch(project / folder)
-            if path.is_dir():
-                yield from self._below(path, f"workspace/{folder}", inside=project)
-        for name in PROJECT_FILES:
-            path = self._watch(project / name)
-            if path.is_file():
-                yield from self._file(path, f"workspace/{name}")
-        settings = _json(self._watch(project / ".claude/settings.json"))
-        if settings.get("hooks"):
-            self._hooks_not_run(project / ".claude/settings.json")
+        """What the project and the eval's own folder give to every workspace; of two of one name the eval's counts."""
+        found: dict[str, list[TaskFile]] = {}
+        for base in dict.fromkeys((self.ev.project, self.ev.root)):
+            if base == Path.home():
+                continue  # what the author has there is for all projects, not this eval's
+            for folder in PROJECT_FOLDERS:
+                path = self._watch(base / folder)
+                if path.is_dir():
+                    own: dict[str, list[TaskFile]] = {}
+                    for file in self._below(path, f"workspace/{folder}", inside=base):
+                        own.setdefault("/".join(file.path.split("/")[:4]), []).append(file)
+                    found.update(own)
+            for name in PROJECT_FILES:
+                path = self._watch(base / name)
+                if path.is_file():
+                    found[name] = list(self._file(path, f"workspace/{name}"))
+            settings = self._watch(base / ".claude/settings.json")
+            if _json(settings).get("hooks"):
+                self._hooks_not_run(settings)
+        for files in found.values():
+            yield from files
 
     def plugin_dirs(self) -> Iterator[TaskFile]:
         """The folders of ``runner.plugin_dirs``, each under its plugin's name; that they exist was checked before."""
@@ -197,7 +203,7 @@ class _Finder:
 
     def _file(self, path: Path, place: str) -> Iterator[TaskFile]:
         """One file, by the same rules as a folder of files."""
-        for file in collect(path.parent, self.problems, inside=self.ev.project, skip=lambda other: other != path):
+        for file in collect(path.parent, self.problems, skip=lambda other: other != path):
             if file.content is not None:
                 yield self._kept(replace(file, path=place))
 
