@@ -79,10 +79,10 @@ class CaseFolder:
         Names in ``skip`` are left out; no link may lead to a path (relative to the case) in ``hidden``.
         """
         found: list[CaseFile] = []
-        pending = [(path, place, 0)]
+        pending: list[tuple[str, str, int, tuple[str, ...]]] = [(path, place, 0, ())]
         while pending:
-            at, name, depth = pending.pop()
-            status = self._status(at, hidden)
+            at, name, depth, through = pending.pop()
+            status, through = self._status(at, hidden, through)
             if status is None:
                 continue
             if not stat.S_ISDIR(status.st_mode):
@@ -94,7 +94,7 @@ class CaseFolder:
                 return found
             for entry in entries:
                 if entry not in skip:
-                    pending.append((f"{at}/{entry}", f"{name}/{entry}" if name else entry, depth + 1))
+                    pending.append((f"{at}/{entry}", f"{name}/{entry}" if name else entry, depth + 1, through))
             if not entries and name:
                 found.append(CaseFile(name, Path(at), 0o755, is_dir=True, size=0))
         found.sort(key=lambda file: file.path)
@@ -114,22 +114,29 @@ class CaseFolder:
             return None
         return names
 
-    def _status(self, path: str, hidden: Sequence[str]) -> os.stat_result | None:
-        """What is at a path, through a link that stays in the case; None with an error if it cannot be used."""
+    def _status(
+        self, path: str, hidden: Sequence[str], through: tuple[str, ...]
+    ) -> tuple[os.stat_result | None, tuple[str, ...]]:
+        """What is at a path, through a link that stays in the case; None with an error if it cannot be used.
+
+        ``through`` are the real folders of the links that led here; the second result has that of this link too.
+        """
         fault = bad_name(path.rpartition("/")[2])
         if fault:
             self.error(path, fault, "rename it", "file-name")
-            return None
+            return None, through
         try:
             status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
-                status = self._linked(path, hidden) or status
-                if stat.S_ISLNK(status.st_mode):
-                    return None
+                through = (*through, os.path.realpath(os.path.dirname(path)))  # noqa: PTH120 - texts, as above
+                target = self._target(path, hidden, through)
+                if target is None:
+                    return None, through
+                status = os.stat(target)  # noqa: PTH116
         except OSError as error:
             self.error(path, f"cannot be read: {error.strerror}", code="unreadable")
-            return None
-        return status if self._is_usable(path, status.st_mode) else None
+            return None, through
+        return status if self._is_usable(path, status.st_mode) else None, through
 
     def _is_usable(self, path: str, mode: int) -> bool:
         """Whether a mode is that of a readable file or folder; else there is an error."""
@@ -143,19 +150,18 @@ class CaseFolder:
             return True
         return False
 
-    def _linked(self, path: str, hidden: Sequence[str]) -> os.stat_result | None:
+    def _target(self, path: str, hidden: Sequence[str], through: tuple[str, ...]) -> str | None:
+        """Where a link leads, if the case may have it; else there is an error."""
         target = os.path.realpath(path)
+        place = target[len(self.real) + 1 :]
         if target != self.real and not target.startswith(self.real + "/"):
             self.error(path, "is a link that leaves the case", "copy what it leads to", "link")
-            return None
-        if not os.path.lexists(target):
+        elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - one call
             self.error(path, "is a link that leads nowhere", "remove it", "link")
-            return None
-        if (os.path.realpath(os.path.dirname(path)) + "/").startswith(target + "/"):  # noqa: PTH120
+        elif any(f"{folder}/".startswith(f"{target}/") for folder in through):
             self.error(path, "is a link to a folder that it lies in", "remove it", "link")
-            return None
-        place = target[len(self.real) + 1 :]
-        if any(place == one or place.startswith(one + "/") for one in hidden):
+        elif any(place == one or place.startswith(one + "/") for one in hidden):
             self.error(path, f"is a link to {place}", "the agent must not see that", "link")
-            return None
-        return os.stat(target)  # noqa: PTH116 - as above
+        else:
+            return target
+        return None

@@ -102,8 +102,9 @@ class Composer:
         try:
             self._read_events()
         except yaml.MarkedYAMLError as error:
-            message, line, hint = syntax_words(error, "JSON" if self._name.endswith(".json") else "YAML")
-            raise ReadError(message, line, hint, "yaml-syntax") from None
+            form = "JSON" if self._name.endswith(".json") else "YAML"
+            lines = self._text.count("\n") + (not self._text.endswith("\n"))
+            raise ReadError(*syntax_words(error, form, lines), "yaml-syntax") from None
         except yaml.YAMLError as error:
             raise ReadError(f"is not valid YAML: {str(error).splitlines()[0]}", None, "", "yaml-syntax") from None
         data = self._root[0] if self._root else None

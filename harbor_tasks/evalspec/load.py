@@ -11,7 +11,7 @@ from harbor_tasks.evalspec.paths import find_path, project_root
 from harbor_tasks.evalspec.reader import Document, load_yaml
 from harbor_tasks.evalspec.rules import check_rules
 from harbor_tasks.evalspec.schema import EvalSpec
-from harbor_tasks.evalspec.validate import Checked, checked_model
+from harbor_tasks.evalspec.validate import Checked, checked_model, dotted
 
 TEXTS = (
     "name", "description", "version", "execution.env.*", "execution.steps.*.env.*", "mcp_servers.*.env.*",
@@ -41,14 +41,17 @@ class Eval:
     def resolve(self, text: str, problems: Problems, *keys: str | int, what: str) -> Path | None:
         """The file or folder that a path of eval.yaml names, or None with an error at ``keys``.
 
-        ``what`` names the thing in the message, as "the prompt file". Where it exists both in the file's folder and in
-        the project's root, a warning says which was taken.
+        ``what`` names the thing where there are no keys. Where it exists both in the file's folder and in the project's
+        root, a warning says which was taken. `.` in `plugin_dirs` is the project, unless eval.yaml lies in a plugin.
         """
+        if keys[:2] == ("runner", "plugin_dirs") and Path(text) == Path():
+            return self.root if (self.root / ".claude-plugin").is_dir() else self.project
         found = find_path(text, self.root, self.project)
+        name = dotted(keys) or what
         if found.path is None:
-            problems.error(f"{what} {found.fault}", self.file, self.line(*keys), hint=found.hint, code="path")
+            problems.error(f"{name} {found.fault}", self.file, self.line(*keys), hint=found.hint, code="path")
         elif found.passed_over is not None:
-            message = f"{what} is {display_path(found.path)}, not {display_path(found.passed_over)}"
+            message = f"{name} is {display_path(found.path)}, not {display_path(found.passed_over)}"
             hint = "both exist; the folder of eval.yaml comes first"
             problems.warn(message, self.file, self.line(*keys), hint=hint, code="path-twice")
         return found.path

@@ -162,7 +162,9 @@ def _judges(spec: EvalSpec, checked: Checked) -> None:
 
 
 def _judge_kind(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:
-    kinds = [key for key in ("check", "prompt", "prompt_file", "builtin", "command") if getattr(judge, key)]
+    kinds = [key for key in ("check", "prompt", "builtin", "command") if getattr(judge, key)]
+    if judge.prompt_file and not judge.prompt:  # both together are one prompt
+        kinds.append("prompt_file")
     if judge.module or judge.function:
         kinds.append("module")
     if not kinds:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import yaml
 
 UNCLOSED = "a quoted text is not closed"
+NO_COLON = "a key has no ':' after it"
+AT_START = (UNCLOSED, NO_COLON)  # found out far below: the start is the place to look
 QUOTE = "quote the text"
 INDENT = "check the indentation"
 ESCAPE = "use single quotes, or write \\\\"
@@ -12,7 +14,7 @@ ESCAPE = "use single quotes, or write \\\\"
 # What the parser says → what is wrong, what to do. C and Python parser word some of them differently.
 _WORDS: tuple[tuple[str, str, str], ...] = (
     ("mapping values are not allowed", "a ': ' stands inside an unquoted text, or a key is indented too far", QUOTE),
-    ("could not find expected ':'", "a key has no ':' after it", "write 'key: value', or indent the line"),
+    ("could not find expected ':'", NO_COLON, "write 'key: value', or indent the line"),
     ("cannot start any token", "a text starts with '@', '`' or '%', or tabs indent a line", "quote it; use spaces"),
     ("found unexpected end of stream", UNCLOSED, "add the closing quote"),
     ("found unexpected document indicator", UNCLOSED, "add the closing quote"),
@@ -38,19 +40,19 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def syntax_words(error: yaml.MarkedYAMLError, form: str) -> tuple[str, int | None, str]:
-    """The message, the line and the hint for a syntax error in a text of this form.
+def syntax_words(error: yaml.MarkedYAMLError, form: str, lines: int) -> tuple[str, int | None, str]:
+    """The message, the line and the hint for a syntax error in a text of this form, with so many lines.
 
     Where the parser's words are not known they are passed on.
     """
     mark = error.problem_mark or error.context_mark
-    line = None if mark is None else mark.line + 1
+    line = None if mark is None else min(mark.line + 1, max(lines, 1))
     said = " ".join(part for part in (error.context, error.problem) if part)
     folded = (error.problem or said).lower()
     for words, message, hint in _WORDS:
         if words in folded or (words == "block scalar" and words in said.lower()):
             start = line if error.context_mark is None else error.context_mark.line + 1
-            if message == UNCLOSED:  # it swallowed all that follows: the start is the place to look
+            if message in AT_START:
                 return f"is not valid {form}: {message}", start, hint
             where = f" (it starts on line {start})" if start != line else ""
             return f"is not valid {form}: {message}{where}", line, hint

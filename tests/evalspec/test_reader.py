@@ -15,6 +15,7 @@ import pytest
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import load_yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 ReadText = Callable[..., Any]
 
 
@@ -165,10 +166,10 @@ def test_unusual_line_separators_do_not_break_lines(read: ReadText) -> None:
         ("a: x\nb: y\x1b\n", 2, "control character 0x1b"),
         ("a: b: c\n", 1, "a ': ' stands inside an unquoted text"),
         ("a:\n\t- b\n", 2, "tabs indent a line"),
-        ("a: [1, 2\n", 2, "a list in [ ] is not closed"),
+        ("a: [1, 2\n", 1, "a list in [ ] is not closed"),
         ('a: "x\n', 1, "a quoted text is not closed"),
         ("a:\n  b: 1\n c: 2\n", 3, "not indented as"),
-        ("a: 1\nb\n", 3, "a key has no ':' after it"),
+        ("a: 1\nb\n", 2, "a key has no ':' after it"),
         ('a: "\\d"\n', 1, "starts no escape"),
         ('{"a": "\\ud800"}', 1, "names no character"),
     ],
@@ -254,7 +255,7 @@ def test_a_bomb_takes_little_memory(tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
     )
     command: list[str | Path] = [sys.executable, "-c", script, tmp_path / "bomb.yaml", tmp_path / "many.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT)
     assert int(done.stdout) < 200
 
 
@@ -289,7 +290,12 @@ def test_the_parser_in_python_reads_the_same(tmp_path: Path) -> None:
     )
     said = [
         subprocess.run(
-            [sys.executable, "-c", script, parser, tmp_path], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", script, parser, tmp_path],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            cwd=ROOT,
         ).stdout
         for parser in ("c", "python")
     ]

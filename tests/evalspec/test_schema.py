@@ -1,0 +1,379 @@
+"""eval.yaml's keys: each mistake is said with its key, its value and what is right, and all are said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Load = Callable[..., Any]
+
+JUDGE = {"name": "j", "check": "return True"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (
+            {"execution": {"mode": "prompt", "skill": "s"}},
+            "execution.mode must be one of 'case' or 'batch', not 'prompt'",
+        ),
+        ({"execution": {}}, "execution must set one of skill, prompt, steps"),
+        ({"execution": None}, "execution must set one of skill, prompt, steps"),
+        ({"execution": {"skill": "s", "prompt": "p"}}, "execution.prompt is mutually exclusive with execution.skill"),
+        (
+            {"execution": {"skill": "s", "steps": [{"id": "a", "prompt": "p"}]}},
+            "execution.steps is mutually exclusive with execution.skill",
+        ),
+        (
+            {"execution": {"mode": "batch", "steps": [{"id": "a", "prompt": "p"}]}},
+            "execution.steps is only supported in mode: case",
+        ),
+        ({"execution": {"skill": "s", "timeout": "abc"}}, "execution.timeout must be a positive integer, not 'abc'"),
+        ({"execution": {"skill": "s", "timeout": 1.5}}, "execution.timeout must be a positive integer, not 1.5"),
+        ({"execution": {"skill": "s", "timeout": True}}, "execution.timeout must be a positive integer, not true"),
+        (
+            {"execution": {"skill": "s", "max_budget_usd": 0}},
+            "execution.max_budget_usd must be a positive number, not 0",
+        ),
+        ({"execution": {"prompt": " "}}, "execution.prompt must not be empty"),
+        ({"dataset": {"path": "c", "workspace": {"files": [1]}}}, "dataset.workspace.files[0] must be a string, not 1"),
+        (
+            {"dataset": {"path": "c", "workspace": {"files": ["../x"]}}},
+            "dataset.workspace.files[0] must not contain '..'",
+        ),
+        ({"outputs": [{"path": "a/../../b"}]}, "outputs[0].path must not contain '..', as 'a/../../b' does"),
+        ({"outputs": [{"path": "/x"}]}, "outputs[0].path must be a relative path, not '/x'"),
+        ({"outputs": [{}]}, "outputs[0] must set one of path, tool"),
+        ({"outputs": [{"path": "a", "tool": "b"}]}, "outputs[0].tool is mutually exclusive with outputs[0].path"),
+        ({"outputs": [{"path": "a", "batch_pattern": "R-{m}"}]}, "outputs[0].batch_pattern must hold {n}"),
+        ({"permissions": ["Read"]}, "permissions must be a mapping, not a list"),
+        ({"permissions": {"deny": [{"tools": ["Read"]}]}}, "permissions.deny[0].path is missing"),
+        ({"permissions": {"deny": [{"path": "x"}]}}, "permissions.deny[0].tools is missing"),
+        ({"permissions": {"deny": "Read"}}, "permissions.deny must be a list, not 'Read'"),
+        ({"inputs": {"tools": [{"prompt": "p"}]}}, "inputs.tools[0].match is missing"),
+        ({"reward": {"gate": "yes"}}, "reward.gate must be a boolean (true or false), not 'yes'"),
+        (
+            {"judges": [JUDGE], "reward": {"weights": {"j": -1}}},
+            "reward.weights.j must be a non-negative number, not -1",
+        ),
+        ({"judges": [JUDGE], "reward": {"weights": {"k": 1}}}, "reward.weights.k is no judge of this eval"),
+        ({"judges": [JUDGE], "reward": {"weights": {"j": 0}}}, "reward.weights must leave at least one judge"),
+        ({"judges": [JUDGE], "reward": {"judge": "J"}}, "reward.judge names the unknown judge 'J'; did you mean 'j'?"),
+        ({"judges": [JUDGE], "thresholds": {"q": {"min_mean": 1}}}, "thresholds.q is no judge of this eval"),
+        ({"judges": [JUDGE], "thresholds": {"j": {}}}, "thresholds.j must set one of min_mean"),
+        (
+            {"judges": [JUDGE], "thresholds": {"j": {"min_pass_rate": 90}}},
+            "thresholds.j.min_pass_rate must be a number from 0 to 1, not 90",
+        ),
+        ({"sandbox": {"network": False}}, "sandbox.network must be one of 'public', 'model' or 'none', not false"),
+        ({"sandbox": {"image": "a", "dockerfile": "b"}}, "sandbox.dockerfile is mutually exclusive with sandbox.image"),
+        ({"sandbox": {"image": "--privileged"}}, "sandbox.image must be the name of an image"),
+        ({"runner": {"type": "codx"}}, "runner.type must be one of 'claude-code' or 'codex', not 'codx'"),
+        (
+            {"runner": {"settings": {"disableAllHooks": True}}},
+            "runner.settings.disableAllHooks would switch the tool policy",
+        ),
+        (
+            {"runner": {"settings": {"env": {"CLAUDE_CODE_SIMPLE": "1"}}}},
+            "runner.settings.env.CLAUDE_CODE_SIMPLE may not",
+        ),
+        ({"name": None}, "name is missing"),
+        ({"dataset": {}}, "dataset.path is missing"),
+        ({"hooks": {"before_all": [{"comand": "x"}]}}, "hooks.before_all[0].command is missing"),
+    ],
+)
+def test_a_wrong_key_is_an_error(load: Load, keys: dict[str, Any], says: str) -> None:
+    errors = load(**keys).errors
+    assert any(says in error for error in errors), errors
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ({"id": "../a", "prompt": "p"}, "execution.steps[0].id cannot contain path separators"),
+        ({"id": "a\\b", "prompt": "p"}, "execution.steps[0].id cannot contain path separators"),
+        ({"id": "..", "prompt": "p"}, "execution.steps[0].id must not be a relative directory reference"),
+        ({"id": "a.b", "prompt": "p"}, "execution.steps[0].id must be 1 to 63 letters"),
+        ({"id": "a", "prompt": "p", "timeout": 0}, "execution.steps[0].timeout must be a positive integer, not 0"),
+        ({"id": "a", "prompt": "p", "env": ["x"]}, "execution.steps[0].env must be a mapping, not a list"),
+        ({"id": "a", "prompt": "p", "on_failure": "retry"}, "must be one of 'fail' or 'continue', not 'retry'"),
+        ({"id": "a"}, "execution.steps[0] must set one of skill, prompt"),
+        ({"id": "a", "prompt": "p", "skill": "s"}, "execution.steps[0].prompt is mutually exclusive"),
+    ],
+)
+def test_a_wrong_step_is_one_error(load: Load, step: dict[str, Any], says: str) -> None:
+    (error,) = load(execution={"steps": [step]}).errors
+    assert says in error
+
+
+def test_steps_have_ids_of_their_own(load: Load) -> None:
+    steps = [{"id": "plan", "prompt": "p"}, {"id": "Plan", "prompt": "q"}]
+    (error,) = load(execution={"steps": steps}).errors
+    assert "execution.steps[1].id is a duplicate step id" in error
+    assert len(load(execution={"steps": [*steps[:1], {"id": "do", "skill": "s"}]}).ok.spec.execution.steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("judge", "says"),
+    [
+        ({}, "judges[0] must set one of check, prompt"),
+        ({"check": "x", "prompt": "p"}, "judges[0] must set one of check, prompt, prompt_file, builtin, command"),
+        ({"builtin": "nope"}, "judges[0].builtin is 'nope', an unknown builtin judge"),
+        ({"builtin": "cost_bugdet"}, "did you mean 'cost_budget'?"),
+        ({"module": "a.b"}, "judges[0].function is missing"),
+        ({"module": "a/b", "function": "f"}, "judges[0].module must be the name of a Python module"),
+        (
+            {"prompt": "p", "feedback_type": "bool", "score_range": [0, 1]},
+            "score_range has no meaning with feedback_type",
+        ),
+        ({"prompt": "p", "feedback_type": "int", "score_range": [0, 1.5]}, "score_range has a fractional bound"),
+        ({"prompt": "p", "score_range": [5, 1]}, "judges[0].score_range must be [lowest, highest]"),
+        ({"prompt": "p", "samples": 0}, "judges[0].samples must be a positive integer"),
+        ({"check": "x", "step": "a"}, "judges[0].step requires an execution.steps pipeline"),
+        ({"check": "if x\n  return 1"}, "judges[0].check is not valid Python"),
+        ({"check": "# nothing but this"}, "judges[0].check is not valid Python: it holds no statement"),
+        ({"check": "return 1", "if": "a b"}, "judges[0].if is not a Python expression"),
+        ({"check": "return 1", "type": "prompt"}, "judges[0].type is prompt, but the judge sets check"),
+    ],
+)
+def test_a_wrong_judge_is_one_error(load: Load, judge: dict[str, Any], says: str) -> None:
+    (error,) = load(judges=[{"name": "j", **judge}]).errors
+    assert says in error
+
+
+def test_judges_have_names_of_their_own(load: Load) -> None:
+    (error,) = load(judges=[JUDGE, JUDGE]).errors
+    assert "judges[1].name is a duplicate judge name: 'j'" in error
+    (error,) = load(judges=[{**JUDGE, "name": "reward"}]).errors
+    assert "judges[0].name must not be 'reward'" in error
+
+
+def test_a_judge_may_name_a_step_of_the_eval(load: Load) -> None:
+    steps = {"steps": [{"id": "plan", "prompt": "p"}]}
+    assert load(execution=steps, judges=[{**JUDGE, "step": "plan"}]).ok
+    (error,) = load(execution=steps, judges=[{**JUDGE, "step": "pan"}]).errors
+    assert "judges[0].step names the unknown step 'pan'; did you mean 'plan'?" in error
+
+
+def test_python_errors_have_the_line_in_eval_yaml(load: Load) -> None:
+    text = (
+        "name: e\nexecution: {skill: s}\ndataset: {path: c}\njudges:\n- name: j\n  check: |\n    import re\n\n"
+        "    if re\n      return 1\n- name: k\n  check: return (\n"
+    )
+    assert [error.partition(" ")[0] for error in load(text).errors] == ["eval.yaml:9:", "eval.yaml:12:"]
+
+
+@pytest.mark.parametrize(
+    ("probe", "says"),
+    [
+        (
+            {"tool": "Bash", "expect": "denny"},
+            "probes[0].expect must be one of 'deny', 'allow', 'none', 'answer' or 'rewrite'",
+        ),
+        ({"expect": "deny"}, "probes[0].tool is missing"),
+        ({"tool": "mcp__*", "expect": "deny"}, "probes[0].tool must be the name of one tool"),
+        ({"tool": "Bash", "expect": "answer"}, "probes[0].expect can be answer only for AskUserQuestion"),
+        ({"tool": "Bash", "expect": "none", "reason_has": "x"}, "probes[0].reason_has goes with expect: deny"),
+        (
+            {"tool": "Bash", "expect": "deny", "input_after": {"a": 1}},
+            "probes[0].input_after goes with expect: rewrite",
+        ),
+        ({"tool": "Bash", "expect": "deny", "env": {"PATH": "x"}}, "probes[0].env.PATH may not be set"),
+    ],
+)
+def test_a_wrong_probe_is_one_error(load: Load, probe: dict[str, Any], says: str) -> None:
+    (error,) = load(probes=[{"name": "p", **probe}]).errors
+    assert says in error
+
+
+def test_probes_are_data(load: Load) -> None:
+    text = (
+        "name: e\nexecution: {skill: s}\ndataset: {path: c}\nprobes:\n"
+        "- {name: q, tool: AskUserQuestion, expect: answer, answers: {Version?: 1.10, Which?: [a, no]}}\n"
+        "- {name: p, tool: Bash, expect: deny, reason_has: tracker, input: {command: ls, n: null}, env: {N: 08}}\n"
+    )
+    question, denied = load(text).ok.spec.probes
+    assert question.answers == {"Version?": "1.10", "Which?": ["a", "no"]}
+    assert (denied.reason_has, denied.input, denied.env) == (["tracker"], {"command": "ls", "n": None}, {"N": "08"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"exection": {"skill": "s"}}, "unknown key 'exection'; did you mean 'execution'?"),
+        ({"naem": "x"}, "unknown key 'naem'; did you mean 'name'?"),
+        ({"execution": {"skill": "s", "timout": 5}}, "unknown key 'timout' in execution; did you mean 'timeout'?"),
+        (
+            {"execution": {"skill": "s", "max-budget-usd": 5}},
+            "'max-budget-usd' in execution; did you mean 'max_budget_usd'?",
+        ),
+        (
+            {"judges": [{**JUDGE, "score-range": [1, 5]}]},
+            "unknown key 'score-range' in judges[0]; did you mean 'score_range'?",
+        ),
+        (
+            {"judges": [JUDGE], "thresholds": {"j": {"min_maen": 1}}},
+            "'min_maen' in thresholds.j; did you mean 'min_mean'?",
+        ),
+        (
+            {"permissions": {"deny": [{"path": "x", "tool": ["Read"]}]}},
+            "'tool' in permissions.deny[0]; did you mean 'tools'?",
+        ),
+    ],
+)
+def test_a_misspelt_key_is_an_error_with_the_nearest_one(load: Load, keys: dict[str, Any], says: str) -> None:
+    errors = load(**keys).errors
+    assert any(says in error for error in errors), errors
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "right"),
+    [
+        ({"environment": {"allow_internet": False}}, "environment.allow_internet", "sandbox.network"),
+        ({"sandbox": {"allow_internet": False}}, "sandbox.allow_internet", "sandbox.network"),
+        ({"sandbox": {"network_mode": "none"}}, "sandbox.network_mode", "sandbox.network"),
+        ({"network": "none"}, "network", "sandbox.network"),
+        ({"execution": {"skill": "s", "allowed_hosts": []}}, "execution.allowed_hosts", "sandbox.network"),
+        ({"permissions": {"denied": ["Bash"]}}, "permissions.denied", "permissions.deny"),
+        ({"disallowed_tools": ["Bash"]}, "disallowed_tools", "permissions.deny"),
+        ({"runner": {"disallowedTools": ["Bash"]}}, "runner.disallowedTools", "permissions.deny"),
+        ({"execution": {"skill": "s", "max_cost": 5}}, "execution.max_cost", "execution.max_budget_usd"),
+        (
+            {"inputs": {"tools": [{"match": "m", "input_filters": ["x"]}]}},
+            "inputs.tools[0].input_filters",
+            "tool_handlers.yaml",
+        ),
+        ({"handlers": []}, "handlers", "tool_handlers.yaml"),
+    ],
+)
+def test_a_key_that_only_promises_protection_is_an_error(
+    load: Load, keys: dict[str, Any], key: str, right: str
+) -> None:
+    (error,) = load(**keys).errors
+    assert error.startswith(f"eval.yaml:1: {key} would protect nothing; use {right}")
+
+
+def test_other_unknown_keys_are_warnings(load: Load) -> None:
+    loaded = load(owner="me", timeout=5, execution={"skill": "s", "retries": 3})
+    assert loaded.ok
+    assert set(loaded.warnings) == {
+        "eval.yaml:1: unknown key 'owner'; it has no effect",
+        "eval.yaml:1: unknown key 'timeout'; did you mean execution.timeout?",
+        "eval.yaml:1: unknown key 'retries' in execution; it has no effect",
+    }
+    assert {problem.code for problem in loaded.problems} == {"unknown-key"}
+    loaded.problems.strict("unknown-key")
+    assert len(loaded.problems.errors) == 3
+
+
+def test_a_key_without_a_value_is_not_given(load: Load) -> None:
+    text = (
+        "name: e\ndescription:\nexecution: {skill: s}\ndataset: {path: c, schema: }\n"
+        "permissions: {deny: }\njudges:\nhooks:\n"
+    )
+    spec = load(text).ok.spec
+    assert (spec.description, spec.dataset.schema_, spec.permissions.deny, spec.judges) == ("", None, [], [])
+    assert "unknown key 'timout'" in load("name: e\nexecution: {skill: s, timout: }\ndataset: {path: c}\n").errors[0]
+
+
+def test_all_errors_are_said_at_once_each_with_its_line(load: Load) -> None:
+    text = (
+        "name: [x]\nexecution:\n  skill: s\n  timeout: soon\n  timout: 5\ndataset: {}\njudges:\n- {nam: a, check: x}\n"
+        "- {name: b}\n- 5\n- {name: c, check: return 1, samples: no}\nreward: {gate: no}\nnetwork: none\n"
+    )
+    loaded = load(text)
+    assert loaded.eval is None
+    lines = {error.partition(" ")[2] and error.split(" ")[0] for error in loaded.errors}
+    assert lines == {f"eval.yaml:{line}:" for line in (1, 4, 5, 6, 8, 9, 10, 11, 12, 13)}
+    assert "eval.yaml:9: judges[1] must set one of check" in "\n".join(loaded.errors)
+
+
+def test_what_follows_from_a_fault_is_not_said_too(load: Load) -> None:
+    assert load(execution={"skill": 5}).errors == [
+        "eval.yaml:1: execution.skill must be a string, not 5; put it in quotes"
+    ]
+    judges = [{"name": 1, "check": "x"}]
+    assert len(load(judges=judges, reward={"weights": {"j": 1}}, thresholds={"j": {"min_mean": 1}}).errors) == 1
+
+
+@pytest.mark.parametrize("name", ["*", "AEH_*", "BAD-KEY", "1BAD", "A=B", "", "PATH\n", "Ä"])
+def test_names_of_variables_are_checked(load: Load, name: str) -> None:
+    (error,) = load(execution={"skill": "s", "env": {name: "x"}}).errors
+    assert "is not the name of an environment variable" in error
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "BASH_ENV", "CLAUDE_CODE_SIMPLE", "DYLD_LIBRARY_PATH"]
+)
+def test_loader_and_switch_variables_are_refused(load: Load, name: str) -> None:
+    (error,) = load(execution={"skill": "s", "env": {name: "x"}}).errors
+    assert f"execution.env.{name} may not be set" in error
+
+
+def test_values_of_variables_are_texts_on_one_line(load: Load) -> None:
+    text = "name: e\nexecution: {skill: s, env: {A: 1.10, B: 08, C: true, D: }}\ndataset: {path: c}\n"
+    assert load(text).ok.spec.execution.env == {"A": "1.10", "B": "08", "C": "true", "D": ""}
+    (error,) = load(execution={"skill": "s", "env": {"A": "one\ntwo"}}).errors
+    assert "execution.env.A must not contain a newline" in error
+    (error,) = load(execution={"skill": "s", "env": {"A": "${B:?gone}"}}).errors
+    assert "execution.env.A looks like a reference but is none" in error
+
+
+@pytest.mark.parametrize(
+    "workdir",
+    [
+        "/work$(touch pwned)",
+        "/work;rm -rf /",
+        '/work"dir',
+        "work",
+        "/",
+        "/a/../b",
+        "/a b",
+        "/etc/x",
+        "/opt/harbor-pack/x",
+        "/a\n",
+    ],
+)
+def test_workdir_is_a_plain_path(load: Load, workdir: str) -> None:
+    (error,) = load(sandbox={"workdir": workdir}).errors
+    assert "sandbox.workdir must" in error
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ({"name": "a__b", "command": "x"}, "mcp_servers[0].name must be letters"),
+        ({"name": "a"}, "mcp_servers[0] must set one of command, url"),
+        ({"name": "a", "command": "x", "url": "http://y"}, "mcp_servers[0].url is mutually exclusive"),
+        ({"name": "a", "url": "ftp://y"}, "mcp_servers[0].url must be an http or https URL"),
+        ({"name": "a", "url": "http://y", "args": ["z"]}, "mcp_servers[0].args has no meaning with a url"),
+        (
+            {"name": "a", "command": "x", "type": "http"},
+            "mcp_servers[0].type is http, which does not go with a command",
+        ),
+        ({"name": "a", "command": "x", "env": {"LD_PRELOAD": "y"}}, "mcp_servers[0].env.LD_PRELOAD may not be set"),
+    ],
+)
+def test_a_wrong_server_is_one_error(load: Load, server: dict[str, Any], says: str) -> None:
+    (error,) = load(mcp_servers=[server]).errors
+    assert says in error
+
+
+def test_literal_secrets_in_eval_yaml_are_warned_of(load: Load) -> None:
+    loaded = load(
+        execution={
+            "skill": "s",
+            "env": {"API_TOKEN": "hunter2-9", "OK_TOKEN": "$OK_TOKEN", "TOKEN_FILE": "/run/t", "MODE": "x"},
+        },
+        mcp_servers=[
+            {"name": "a", "url": "http://y", "headers": {"Authorization": "Bearer abc-def-ghi"}},
+            {"name": "b", "url": "http://y", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+            {"name": "c", "command": "x", "args": ["--key", "sk-ant-abcdefghijk"]},
+        ],
+    )
+    assert loaded.ok
+    assert [problem.code for problem in loaded.problems.warnings] == ["secret"] * 3
+    assert "execution.env.API_TOKEN looks like a secret" in loaded.warnings[0]
+    assert not any("hunter2" in warning or "sk-ant" in warning for warning in loaded.warnings)
