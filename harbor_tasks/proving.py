@@ -68,18 +68,19 @@ class ProbeReport:
 
     def tables(self) -> Iterable[Table | str]:
         """The report for a terminal."""
+        from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
+        style: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "title_justify": "left", "title_style": "bold"}
         if self.rows:
-            table = Table("probe", "tool", "expected", "got", "", "reason", title="probes", title_justify="left")
+            table = Table("probe", "tool", "expected", "got", "", "reason", title="probes", **style)
             for row in self.rows:
-                why = "; ".join(row.misses) or row.reason
-                cells = (row.name, row.tool, row.expected, row.got, "ok" if row.ok else "MISSED", why)
-                table.add_row(*map(printable, cells))
+                verdict, why = ("ok", _short(row.reason)) if row.ok else ("MISSED", "; ".join(row.misses))
+                table.add_row(*map(printable, (row.name, row.tool, row.expected, row.got, verdict, why)))
             yield table
         else:
             yield "no probes: the eval names none under `probes`"
-        table = Table("tool", "state", "by", title="routes", title_justify="left")
+        table = Table("tool", "state", "by", title="routes", **style)
         for route in self.routes:
             table.add_row(printable(route.tool), route.state, printable(route.reason))
         yield table
@@ -138,8 +139,9 @@ class _Policy:
             "permission_mode": "bypassPermissions", "effort": {"level": "medium"}, "hook_event_name": "PreToolUse",
             "tool_name": tool, "tool_input": probe.input, "tool_use_id": use,
         }  # fmt: skip
-        env = {**self.env, **probe.env}
-        outcome = self.replay.call_hooks(self.settings, "PreToolUse", payload, str(self.workspace), env)
+        # the settings' env would win over the process's: the probe's own values stand in its place
+        settings = {**self.settings, "env": {**self.replay.settings_env(self.settings), **probe.env}}
+        outcome = self.replay.call_hooks(settings, "PreToolUse", payload, str(self.workspace), self.env)
         got, reason = self._decision(tool, probe, outcome)
         line = next((line for line in json_lines(self.log) if line.get("tool_use_id") == use), {})
         misses = tuple(_misses(probe, got, reason, outcome))
@@ -181,6 +183,12 @@ def _misses(probe: Probe, got: str, reason: str, outcome: Any) -> Iterable[str]:
     for name, value in (("result", probe.result), ("result_after", probe.result_after)):
         if value is not None:
             yield f"`{name}` is not supported yet: nothing acts on results in this version"
+
+
+def _short(text: str) -> str:
+    """The beginning of a reason: of those that are met it is enough."""
+    words = " ".join(text.split())
+    return words if len(words) <= 50 else words[:49] + "…"
 
 
 def _hook_env(manifest: BuildManifest, scratch: Path, caller: Mapping[str, str]) -> dict[str, str]:

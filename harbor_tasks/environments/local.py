@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -94,6 +95,7 @@ class LocalEnvironment:
         for program, how in NEEDED.items():
             if shutil.which(program, path=self._caller.get("PATH")) is None:
                 raise MachineError(f"{program} is not on PATH, and trials need it; install the {how}")
+        self._caller["PATH"] = real_python_first(self._caller)
 
     def run(self, plan: TrialPlan, stop: Stop) -> Trial:
         """One trial, from an empty folder to a finished trial.json; nothing is left running or in /tmp."""
@@ -101,6 +103,22 @@ class LocalEnvironment:
         trial = run.run()
         write_record(plan.folder / "trial.json", trial)
         return trial
+
+
+def real_python_first(caller: Mapping[str, str]) -> str:
+    """The caller's PATH, with the folder of the Python that its `python3` starts in front.
+
+    A shim of a version manager looks its choice up in the user's HOME, which trials do not have, and takes its time.
+    """
+    path = caller.get("PATH", os.defpath)
+    found = shutil.which("python3", path=path)
+    try:
+        asked = [found or "python3", "-I", "-S", "-c", "import sys; print(sys.executable)"]
+        said = subprocess.run(asked, env=dict(caller), capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"python3 on PATH does not start: {error}") from None
+    real = Path(said.strip()).parent
+    return path if found is None or Path(found).parent == real else f"{real}{os.pathsep}{path}"
 
 
 @dataclass
