@@ -1,6 +1,6 @@
 """What `check` says about handlers that are valid but do not do what their author may think.
 
-Each finding is a warning with a code; `STRICT_CODES` are those that mean that a rule is not applied.
+Each finding is a warning with a code.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.policy.shadows import shadow_on
 from harbor_tasks.resources import script_module
 
-#: Warnings that `--strict` has to turn into errors: a rule is not applied, or stops everything.
-STRICT_CODES = ("hidden-handler", "unfiltered-bash", "catch-all", "odd-pattern", "outdated-handlers")
-#: Warnings that tell what a rule cannot do; no author can mend them, so `--strict` may leave them alone.
+#: Warnings that tell what a rule cannot do at all: no author can mend them, so `--strict` has to leave them alone.
 ADVICE_CODES = ("text-filter",)
 
 _DIGEST_LINE = re.compile(rb"^#\s*inputs\.tools: sha256:([0-9a-f]{64})\s*$", re.MULTILINE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec.keys import OWN_PREFIX
 from harbor_tasks.evalspec.reader import Document
 
 
@@ -45,10 +46,13 @@ class Place:
         self.problems.warn(f"{self.label} {message}", self.document.path, self.line, hint=hint, code=code)
 
     def unknown_keys(self, data: dict[str, Any], known: Iterable[str]) -> None:
-        """An error for each key that is not known, with the one that was probably meant."""
+        """An error for each key that is not known, with the one that was probably meant.
+
+        At the top of a file, keys that begin as the author's own (`x-`, for YAML anchors) are left alone.
+        """
         known = tuple(known)
         for key in data:
-            if key not in known:
+            if key not in known and not (not self.keys and key.startswith(OWN_PREFIX)):
                 self.at(key).error("is an unknown key", meant(key, known), "unknown-key")
 
 

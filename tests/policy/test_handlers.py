@@ -83,6 +83,14 @@ def test_an_empty_list_of_handlers_is_valid(read: Read) -> None:
     assert handlers == Handlers((), source=handlers.source if handlers else None)
 
 
+def test_keys_of_the_authors_own_may_hold_anchors(read: Read) -> None:
+    handlers, problems = read(
+        "x-shell: &shell [Bash]\nhandlers:\n- {match: m, patterns: *shell, input_filters: [rm]}\n"
+    )
+    assert handlers is not None, [str(p) for p in problems]
+    assert handlers.handlers[0].patterns == ("Bash",)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [

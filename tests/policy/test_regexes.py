@@ -71,5 +71,16 @@ def test_each_regex_gets_its_own_answer() -> None:
     assert [answer is None for answer in answers] == [True, False, True, False]
 
 
+@pytest.mark.parametrize("start", ["(", "(?:", "(?=", "(?P<x{}>"])
+def test_groups_may_nest_fifty_deep(start: str) -> None:
+    def nested(depth: int) -> str:
+        return "".join(start.format(at) for at in range(depth)) + "(a|b)+[(]" + ")" * depth
+
+    assert regex_fault(nested(49)) is None
+    assert slow_texts([(nested(49), 0)]) == [None]
+    assert regex_fault(nested(50)) == "nests more than 50 groups"
+    assert regex_fault("(a)" * 99) is None
+
+
 def test_no_regex_takes_no_time() -> None:
     assert slow_texts([]) == []
