@@ -46,8 +46,11 @@ echo '{{"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": "no 
 # An agent of our own for Harbor that looks and does nothing else.
 LOOKER = f"""
 from harbor.agents.base import BaseAgent
+from harbor.agents.capabilities import AgentCapabilities
 
 class Looker(BaseAgent):
+    capabilities = AgentCapabilities(mcp_servers=True)
+
     @staticmethod
     def name():
         return "looker"
