@@ -94,7 +94,7 @@ def built(
     with (copy / "eval.yaml").open("a") as file:
         file.write(f"\nsandbox: {{image: {base_image}, sealed: false}}\n")
     hide_a_word_in_the_answers(copy)
-    command = [sys.executable, "-m", "harbor_tasks.cli", "build", copy, "-o", folder / "tasks"]
+    command: list[str | Path] = [sys.executable, "-m", "harbor_tasks.cli", "build", copy, "-o", folder / "tasks"]
     done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     manifest = BuildManifest.model_validate_json((folder / "tasks" / ".harbor-pack" / "build.json").read_text())
@@ -122,7 +122,7 @@ class Outcome:
 
 def harbor_run(harbor_bin: Path, built: Built, name: str, *agent: str) -> Outcome:
     """Run every task of a build once, two at a time; the trials by task name."""
-    command = [harbor_bin, "run", "-y", "-q", "-p", built.tasks, *agent, "-e", "docker", "-n", "2"]
+    command: list[str | Path] = [harbor_bin, "run", "-y", "-q", "-p", built.tasks, *agent, "-e", "docker", "-n", "2"]
     env = os.environ | OFFLINE | {"PYTHONPATH": str(built.folder)}
     done = subprocess.run(
         [*command, "-o", built.folder / "jobs", "--job-name", name],
@@ -144,7 +144,7 @@ def test_harbor_takes_every_task(built: Built, harbor_bin: Path) -> None:
 
 
 def test_harbors_lint_finds_nothing_but_what_is_exempted_with_a_reason(built: Built, harbor_bin: Path) -> None:
-    command = [harbor_bin, "lint", "--select", "ALL", "--json", *built.directories]
+    command: list[str | Path] = [harbor_bin, "lint", "--select", "ALL", "--json", *built.directories]
     done = subprocess.run(command, env=os.environ | OFFLINE, capture_output=True, text=True, check=False)
     findings = json.loads(done.stdout)
     assert [finding for finding in findings if finding["rule"] not in LINT_EXEMPT] == []
