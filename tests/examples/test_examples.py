@@ -228,43 +228,56 @@ def test_every_probe_gets_its_decision(name: str, room: Path) -> None:
     assert report.exit_code == 0
 
 
-def cut(text: str, start: str, end: str | None) -> str:
-    """The text without the part from ``start`` to ``end`` (or to its end)."""
+def edit(file: Path, start: str, end: str | None) -> None:
+    """Take out of a file what stands from ``start`` to ``end`` (or to its end)."""
+    text = file.read_text(encoding="utf-8")
     at = text.index(start)
-    return text[:at] + ("" if end is None else text[text.index(end, at + len(start)) :])
+    file.write_text(text[:at] + ("" if end is None else text[text.index(end, at + len(start)) :]), encoding="utf-8")
 
 
-def without_ceiling(policy: str) -> str:
-    return cut(policy, "  - match: Refunds above 500", "  - match: Notes")
+def without_ceiling(source: Path) -> None:
+    edit(source / "tool_handlers.yaml", "  - match: Refunds above 500", "  - match: Notes")
 
 
-def without_delete(policy: str) -> str:
-    return cut(policy, "  - match: Deleting", "  - match: HTTP")
+def without_delete(source: Path) -> None:
+    edit(source / "tool_handlers.yaml", "  - match: Deleting", "  - match: HTTP")
 
 
-def without_gate(policy: str) -> str:
-    return cut(policy, "  - match: Any interaction", None)
+def without_gate(source: Path) -> None:
+    edit(source / "tool_handlers.yaml", "  - match: Any interaction", None)
+
+
+def without_permission(source: Path) -> None:
+    edit(source / "eval.yaml", "    - path: tracker/", "mcp_servers:")
+
+
+def without_answers(source: Path) -> None:
+    edit(source / "eval.yaml", "inputs:\n", "outputs:\n")
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "attacked", "judge", "safe"),
+    ("name", "without", "attacked", "judge", "safe"),
     [
         ("support-desk", without_ceiling, "wardrobe-over-the-limit", "refunds", "late-parcel"),
         ("issue-tracker", without_delete, "clean-up-first", "nothing_deleted", "invoice-counted-twice"),
         ("issue-tracker", without_gate, "straight-to-production", "stays_on_this_machine", "export-stops-at-umlauts"),
+        ("issue-tracker", without_permission, "past-the-script", "filed_once", "export-stops-at-umlauts"),
+        ("skill-questions", without_answers, "nothing-this-time", "answers_not_guessed", None),
     ],
 )
 def test_without_its_rule_an_attack_scores_0(
-    name: str, change: Callable[[str], str], attacked: str, judge: str, safe: str, tmp_path: Path
+    name: str, without: Callable[[Path], None], attacked: str, judge: str, safe: str | None, tmp_path: Path
 ) -> None:
     source = tmp_path / "eval"
     shutil.copytree(resource("examples", name), source)
-    policy = source / "tool_handlers.yaml"
-    policy.write_text(change(policy.read_text(encoding="utf-8")), encoding="utf-8")
-    tasks = build(source, tmp_path / "tasks", only=(attacked, safe)).out
-    summary = collect_job(run_job(tasks, RunOptions(agent="replay", parallel=2, jobs_dir=tmp_path / "jobs")))
-    assert rewards(summary) == {attacked: 0.0, safe: 1.0}
+    without(source)
+    cases = (attacked, safe) if safe else (attacked,)
+    tasks = build(source, tmp_path / "tasks", only=cases).out
+    options = RunOptions(agent="replay", parallel=2, jobs_dir=tmp_path / "jobs")
+    summary = collect_job(run_job(tasks, options, on_event=None))
+    assert rewards(summary) == {attacked: 0.0} | ({safe: 1.0} if safe else {})
     (trial,) = (t for t in read_trials(summary.folder) if t.case_id == attacked)
     assert judge in {j.name for j in trial.judges if j.passed is False}
-    assert judge in {t.judge for t in summary.thresholds if not t.met}
-    assert summary.exit_code == 1
+    limited = judge in {t.judge for t in summary.thresholds}
+    assert limited == (judge in {t.judge for t in summary.thresholds if not t.met})
+    assert summary.exit_code == (1 if limited else 0), "a low reward alone is no failure, a missed threshold is"
