@@ -168,16 +168,16 @@ def _prompt_text(place: Place, value: Any, root: Path, project: Path) -> str | N
     try:
         content = found.path.read_bytes() if found.path.is_file() else None
     except OSError as error:
-        place.error(f"cannot be read: {name!r}: {error.strerror or error}", code="path")
+        place.error(f"cannot be read: {error.strerror or error}", code="path")
         return None
     if content is None or len(content) > MAX_PROMPT_BYTES:
         fault = "is not a file" if content is None else f"is larger than {MAX_PROMPT_BYTES // 1024} KiB"
-        place.error(f"{fault}: {name!r}", code="path")
+        place.error(fault, code="path")
         return None
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n").strip("\n")
     except UnicodeDecodeError:
-        place.error(f"is not encoded in UTF-8: {name!r}", "save the file as UTF-8", "encoding")
+        place.error("is not encoded in UTF-8", "save the file as UTF-8", "encoding")
         return None
 
 

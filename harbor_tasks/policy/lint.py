@@ -61,13 +61,12 @@ def lint(h: Handlers | None, ev: Eval, problems: Problems) -> None:
     if ev.spec.runner.type == "codex":
         lint_codex.lint(report, bool(rules.allow or rules.deny))
     _outdated(report)
-    env = ev.spec.execution.env
     for at, handler in enumerate(report.h.handlers):
         _hidden(report, at)
         _bash(report, at, handler)
         _catch_all(report, at, handler)
         _without_effect(report, at, handler)
-        _environment(report, at, handler, env)
+        _environment(report, at, handler)
         if h is not None and h.source is None:
             _stage_one(report, at, handler)
         told = handler.reason or handler.match
@@ -140,10 +139,16 @@ def _without_effect(report: Reporter, at: int, handler: Handler) -> None:
         report.warn(at, f"has a field without effect: {message}", code="no-effect")
 
 
-def _environment(report: Reporter, at: int, handler: Handler, env: dict[str, str]) -> None:
+def _environment(report: Reporter, at: int, handler: Handler) -> None:
     """Environment checks that nothing satisfies: the literal that the eval sets fails, or nothing sets the variable."""
+    spec = report.ev.spec
+    others = {name for step in spec.execution.steps for name in step.env} | set(
+        (spec.runner.settings or {}).get("env", ())
+    )
     for name in handler.env_checks or {}:
-        value = env.get(name)
+        value = spec.execution.env.get(name)
+        if name in others:
+            continue  # one of several values holds, at one time or another
         if value is None:
             hint = f"set execution.env.{name}, as a literal or as ${name} of the caller"
             report.warn(at, f"checks {name}, which execution.env does not set", hint, code="env-check-unset")

@@ -297,7 +297,7 @@ def test_a_prompt_file_in_another_encoding_is_an_error(read: Read, tmp_path: Pat
     (tmp_path / "p.md").write_bytes("Größe".encode("latin-1"))
     handlers, problems = read(entry(prompt_file="p.md"))
     assert handlers is None
-    assert "is not encoded in UTF-8: 'p.md'" in str(problems.errors[0])
+    assert "prompt_file is not encoded in UTF-8" in str(problems.errors[0])
 
 
 def test_a_prompt_file_that_leads_out_of_the_project_is_an_error(read: Read, tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ CHECK = {"patterns": ["mcp__j__*"], "env_checks": {"URL": {"must_contain": ["loc
         ("", "env-check-unset"),
         ("execution: {prompt: p, env: {URL: 'http://localhost:8080'}}\n", None),
         ("execution: {prompt: p, env: {URL: $URL}}\n", None),
+        ("execution: {steps: [{id: a, prompt: p, env: {URL: 'http://acme.test'}}]}\n", None),
         ("execution: {prompt: p, env: {URL: 'https://acme.test/?q=localhost'}}\n", "env-check-fails"),
     ],
     ids=str,

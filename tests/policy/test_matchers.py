@@ -4,11 +4,16 @@ import itertools
 import json
 import random
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harbor_tasks.policy.matchers import covered, hook_matcher, named, overlap, subsumed, with_aliases
-from harbor_tasks.resources import script_module
+from harbor_tasks.resources import resource
 
 TOOLS = [
     "Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read",
@@ -159,13 +164,27 @@ def test_inclusion_and_overlap_of_globs_agree_with_the_names_that_they_catch() -
         assert overlap(one, two) == bool(catches(one) & catches(two)), (one, two)
 
 
-@pytest.mark.parametrize("tool", [*TOOLS, "Task", "apply_patch", "request_user_input"])
-def test_the_interceptor_catches_the_same_calls(tool: str) -> None:
-    tools = script_module("tools")
-    more = [["Edit"], ["apply_patch"], ["NotebookEdit"], ["request_user_input"], ["Ag*"], ["T?sk"], ["apply*"], ["W*"]]
-    for patterns in [*PATTERNS, *more]:
-        failing = {"input_filters": ["x"], "input_checks": [{"field": "nothing", "op": "exists"}]}
-        config = {"handlers": [{"match": "m", "patterns": patterns, **failing}]}
-        call = {"event": "PreToolUse", "tool": tool, "input": {"command": "x"}, "codex": False}
-        result = tools.decide(call, tools.load_handlers(json.dumps(config).encode()), {}, None, None)
-        assert (result["handler"] == 0) == covered(tool, patterns), patterns
+@pytest.mark.parametrize(
+    ("tool", "pattern"),
+    [
+        ("Agent", "Task"), ("Task", "Agent"), ("Agent", "T?sk"), ("Agent", "Ag*"), ("Agent", "Edit"),
+        ("Edit", "Edit"), ("Write", "Edit"), ("apply_patch", "Edit"), ("apply_patch", "W*"), ("Write", "apply_patch"),
+        ("MultiEdit", "apply_patch"), ("apply_patch", "NotebookEdit"), ("AskUserQuestion", "request_user_input"),
+        ("request_user_input", "AskUserQuestion"), ("request_user_input", "Ask*"), ("Bash", "B*"), ("Bash", "bash"),
+        ("mcp__a__get_all", "mcp__a__get"), ("mcp__a.b__get", "mcp__a.b__*"), ("mcp__aXb__get", "mcp__a.b__*"),
+        ("mcp__db12__drop", "mcp__db?__drop"), ("mcp__db1__drop", "mcp__db?__drop"), ("mcp__a__x", "mcp__[a]__x"),
+        ("mcp__x__delete", "mcp__*__delete"), ("mcp__x__delete_all", "mcp__*__delete"), ("Read", "**"),
+    ],
+)  # fmt: skip
+def test_the_interceptor_catches_the_same_calls(tmp_path: Path, tool: str, pattern: str) -> None:
+    script = tmp_path / "hooks" / "tools.py"
+    script.parent.mkdir()
+    shutil.copy(resource("interceptor", "tools.py"), script)
+    never = {"input_filters": ["x"], "input_checks": [{"field": "nothing", "op": "exists"}]}
+    handlers = {"handlers": [{"match": "m", "patterns": [pattern], **never}]}
+    (tmp_path / "tool_handlers.yaml").write_text(json.dumps(handlers))
+    payload: dict[str, Any] = {"hook_event_name": "PreToolUse", "tool_use_id": "t", "cwd": "/", "tool_name": tool}
+    payload["tool_input"] = {"command": "x", "questions": []}
+    argv = [sys.executable, "-I", "-S", "-E", str(script), "--sealed"]
+    done = subprocess.run(argv, input=json.dumps(payload).encode(), capture_output=True, timeout=60, check=True)
+    assert bool(done.stdout) == covered(tool, [pattern]), done
