@@ -8,12 +8,14 @@ judges see), `ask` (one judge), `compose` (the reward), `put` (files by rename, 
     verify.py [--workspace DIR] [--logs DIR] [--home DIR] [--transcript FILE] [--interceptions FILE] [--run FILE]
 
 Writes into ``--logs``: ``judges.json``, always; ``reward.json``, a flat object of finite numbers, only when every judge
-that the reward needs reported. Exit code: 0 the reward was written, 1 it was not (a judge failed to report, or there is
+that the reward needs reported (of a step before the last also without a reward, since Harbor ends the trial
+where the file is missing). Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is
 none), 2 the verifier itself failed; judges.json then holds ``error``.
 
 What a judge sees as ``outputs`` (keys that are not known in a run are left out):
 
-    files           path -> text: what lies below the eval's `outputs` paths, and what the agent made or changed
+    files           path -> text: what lies below the eval's `outputs` paths, and what the agent made or changed;
+                    without the settings that carry the policy
     modified_files  path -> text of the files that the agent made or changed; also found by the bare file name
     deleted_files   paths of starting files that are gone
     unread          path -> why the text is missing or not the whole one (binary, too big, a link out of the workspace)
@@ -64,6 +66,9 @@ MAX_RESULT = 50_000  # characters of one tool's result
 MAX_REASON = 2_000  # characters
 MAX_OUTPUT = 64 << 10  # bytes kept of what a judge prints
 NOT_WALKED = {".git", "__pycache__", "node_modules"}
+POLICY_FILES = re.compile(
+    r"\.claude/settings[^/]*\.json|\.codex/hooks\.json"
+)  # may lie in the workspace; nobody's output
 
 Json = Dict[str, Any]
 
@@ -346,6 +351,8 @@ class Workspace:
                     continue
                 if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
                     self.unread[self.relative(full)] = "not a regular file"
+                    continue
+                if POLICY_FILES.fullmatch(self.relative(full)):
                     continue
                 count += 1
                 if count > MAX_FILES:
@@ -1048,8 +1055,8 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
         return dict(scores, reward=report["reward"])
     if config.get("final", True) or any(line["status"] == "error" for line in report["judges"]):
         return None
-    # A step before the last without a verdict of its own: Harbor needs some reward to go on, and only the last counts.
-    return dict(scores, reward=1.0)
+    # A step before the last without a verdict of its own: Harbor goes on only if it finds a file, and the last counts.
+    return scores
 
 
 def main(argv: Optional[List[str]] = None) -> int:

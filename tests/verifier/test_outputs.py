@@ -159,6 +159,15 @@ def test_a_repository_and_caches_are_not_looked_into(look: Look) -> None:
     assert set(seen["unread"]) == {".git/", "a/node_modules/", "__pycache__/"}
 
 
+def test_the_settings_that_carry_the_policy_are_nobodys_output(look: Look) -> None:
+    for name in (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
+        look.task.made(name, "{}")
+    look.task.made(".claude/skills/new/SKILL.md", "made")
+    look.task.made("app/.claude/settings.json", "made")
+    seen = look.outputs(outputs=[{"path": "."}])
+    assert set(seen["files"]) == {".claude/skills/new/SKILL.md", "app/.claude/settings.json"}
+
+
 def test_a_modified_file_is_found_by_its_bare_name_too(look: Look) -> None:
     look.task.made("deep/in/verdict.json", "{}")
     look.task.made("a/twice.txt", "1")

@@ -129,8 +129,8 @@ def test_the_results_can_be_read_by_whoever_collects_them(task: Task, umask: int
 def test_a_step_before_the_last_lets_the_run_go_on_but_claims_no_reward(task: Task) -> None:
     for these in ((), judges(a="model"), judges(a="skip")):
         judged = task.verify(*these, final=False)
-        assert judged.reward == {"reward": 1.0}
-        assert judged.report["reward"] is None
+        assert (judged.reward, judged.report["reward"], judged.code) == ({}, None, 0)
+    assert task.verify(*judges(a=0.5, b="model"), final=False).reward == {"a": 0.5}
 
 
 def test_a_step_before_the_last_has_the_reward_of_its_own_judges(task: Task) -> None:
