@@ -12,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from harbor_tasks.policy.matchers import is_glob
 from harbor_tasks.policy.places import Place, kind_of, meant
 from harbor_tasks.policy.regexes import regex_fault, slow_texts
+from harbor_tasks.policy.tools import misspelt
 
 OPERATORS = ("lt", "le", "gt", "ge", "eq", "ne", "in", "not_in", "matches", "glob", "exists")
 ENV_CHECKS = ("must_contain", "equals", "host_in", "matches")
@@ -105,6 +107,8 @@ def patterns(place: Place, value: Any) -> tuple[str, ...] | None:
         elif re.fullmatch(r"mcp__(?:(?!__)[^*?])+", pattern):
             message = f"names a server, which is no tool: {pattern!r} catches nothing"
             here.warn(message, f"write {pattern}__*", "odd-pattern")
+        elif not is_glob(pattern) and (near := misspelt(pattern)):
+            here.warn(f"is no tool that is known here: {pattern!r}", f"did you mean {near!r}?", "odd-pattern")
     return taken
 
 

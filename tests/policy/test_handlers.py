@@ -260,6 +260,8 @@ def test_no_filter_at_all_is_not_enforced_for_bash_and_not_written(read: Read, e
     ("pattern", "says"),
     [
         ("mcp__jira", "catches nothing; write mcp__jira__*"),
+        ("bash", "is no tool that is known here: 'bash'; did you mean 'Bash'?"),
+        ("AskUserQuestions", "did you mean 'AskUserQuestion'?"),
         ("mcp__jira__.*", "is read as a name with * and ?, not as a regex"),
         ("mcp__a[1]__x", "is read as a name with * and ?, not as a regex"),
     ],
@@ -269,6 +271,13 @@ def test_a_pattern_that_probably_means_something_else_is_a_warning(read: Read, p
     assert handlers is not None
     assert says in str(problems.warnings[0])
     assert problems.warnings[0].code == "odd-pattern"
+
+
+@pytest.mark.parametrize("pattern", ["Bash", "mcp__bash__x", "Web*", "apply_patch", "LookUp"])
+def test_a_tool_that_may_exist_is_not_warned_about(read: Read, pattern: str) -> None:
+    handlers, problems = read(entry(patterns=[pattern]))
+    assert handlers is not None
+    assert not list(problems)
 
 
 def test_a_suffix_of_white_space_is_something_to_add(read: Read) -> None:
