@@ -1110,7 +1110,8 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
         print("verifier: %s cannot be written: %s" % (logs, error), file=sys.stderr)
         return 2
     for line in report["judges"]:
-        print("%-8s %s: %s" % (line["status"], line["name"], line["error"] or line["reason"] or line["value"]))
+        said = line["error"] or line["reason"] or ("" if line["value"] is None else line["value"])
+        print("%-8s %s: %s" % (line["status"], line["name"], said))
     print("reward: %s" % (report["reward"] if report["reward"] is not None else "none"))
     return 2 if report["error"] else 0 if reward is not None else 1
 

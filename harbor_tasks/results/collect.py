@@ -201,7 +201,7 @@ def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[Threshold
         yield "the job was interrupted"
     for trial in trials:
         if not is_scored(trial):
-            yield f"{trial_label(trial)} {outcome(trial)}"
+            yield f"{trial_label(trial)}: {outcome(trial)}"
     for threshold in thresholds:
         if not threshold.met:
             was = "nothing was reported" if threshold.actual is None else f"it is {threshold.actual:.4g}"
@@ -217,14 +217,14 @@ def trial_label(trial: Trial) -> str:
 
 
 def outcome(trial: Trial) -> str:
-    """What became of a trial without a reward, as the end of a sentence."""
+    """What became of a trial without a reward, in words."""
     if trial.error is not None and trial.status not in ("interrupted", "pending"):
-        return f"{trial.status}: {trial.error.kind}: {trial.error.message}"
+        return f"{trial.error.kind} error: {trial.error.message}"
     details = {
-        "unjudged": f"is unjudged: no verdict of {', '.join(trial.unjudged)}" if trial.unjudged else "is unjudged",
-        "vanished": "vanished: the job expected it and it left nothing",
-        "interrupted": "was interrupted",
-        "pending": "has not finished",
+        "unjudged": f"unjudged, no verdict of {', '.join(trial.unjudged)}" if trial.unjudged else "unjudged",
+        "vanished": "vanished, the job expected it and it left nothing",
+        "interrupted": "interrupted",
+        "pending": "not finished",
     }
     missing = f"; without a result: step {', '.join(missing_steps(trial))}" if missing_steps(trial) else ""
     return details.get(trial.status, f"{trial.status} without a reward") + missing

@@ -64,9 +64,9 @@ def test_the_tables_show_trials_judges_calls_and_what_they_come_to(job: JobFolde
     for wanted in (
         "late-parcel", "error: agent", "made: failed", "2 denied", "1 guessed", "12.3",
         "mcp__desk__refund x2", "Too much.", "passed ≥ 1: missed", "1 of 3 trials scored, mean reward 0.50 (partial",
-        "quality: pending", "fault: late-parcel (attempt 2) error: agent: exit code 3",
+        "quality: pending", "fault: late-parcel (attempt 2): agent error: exit code 3",
         "1 rule not enforced: Pushes of any kind",
-        "fault: sofa is unjudged: no verdict of quality", "not sealed",
+        "fault: sofa: unjudged, no verdict of quality", "not sealed",
     ):  # fmt: skip
         assert wanted in text, wanted
 
@@ -205,7 +205,7 @@ def test_the_page_holds_the_facts_and_can_be_read_without_seeing_it(job: JobFold
     assert named <= set(idents)
     words = " ".join(page.text.split())
     for wanted in (
-        "mean reward (partial) 0.50", "trials scored 1 of 3", "agent: exit code 3", "all there", "Too much.",
+        "mean reward (partial) 0.50", "trials scored 1 of 3", "agent error: exit code 3", "all there", "Too much.",
         "min_pass_rate", "missed", "no verdict of quality", "0.5000 USD", "case late-parcel",
     ):  # fmt: skip
         assert wanted in words, wanted
