@@ -15,7 +15,7 @@ from pathlib import Path
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.fields import shown
 
-MAX_FILES = 20_000
+MAX_FILES = 100_000
 MAX_DEPTH = 60
 
 JUNK = frozenset({"__pycache__", ".git", ".DS_Store", "Thumbs.db"})

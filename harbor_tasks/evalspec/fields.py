@@ -16,6 +16,7 @@ from harbor_tasks.evalspec import envrefs
 _SYSTEM_FOLDERS = (
     "bin", "boot", "dev", "etc", "lib", "lib64", "logs", "proc", "run", "sbin", "solution", "sys", "tests", "usr",
 )  # fmt: skip
+_BUILTIN_SPELLINGS = {"consulted_docs": "documents_consulted", "tool_call_validation": "tool_calls_valid"}
 
 
 def shown(value: Any) -> str:
@@ -116,6 +117,12 @@ def _image_name(text: str) -> str:
     return text
 
 
+def _builtin_name(text: str) -> str:
+    """The name of a builtin judge without a category before it, and by one of its spellings."""
+    name = text.rpartition("/")[2].replace("-", "_")
+    return _BUILTIN_SPELLINGS.get(name, name)
+
+
 def _env_name(name: str) -> str:
     fault = envrefs.name_fault(name)
     if fault:
@@ -146,4 +153,5 @@ Weight = Annotated[float, BeforeValidator(_non_negative)]
 Number = Annotated[float, BeforeValidator(_number)]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
 ScoreRange = Annotated[tuple[float, float], BeforeValidator(_score_range)]
+BuiltinName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_builtin_name)]
 EnvMap = dict[Annotated[str, AfterValidator(_env_name)], Annotated[str, AfterValidator(_env_value)]]

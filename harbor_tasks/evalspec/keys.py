@@ -43,6 +43,8 @@ _ANYWHERE: dict[str, str] = {
     "cpu_limit": "sandbox.cpus",
 }
 # Words that promise something only in these sections ("" is the top level).
+# Judges promise nothing: those that are agents bring tools and limits of their own.
+_NO_PROMISES = ("judges", "outputs", "traces", "mlflow", "generation")
 _IN_SECTION: dict[str, dict[str, str]] = {
     **dict.fromkeys(("", "inputs", "hooks"), dict.fromkeys(_HANDLER, "tool_handlers.yaml beside eval.yaml")),
     "permissions": {"ask": "permissions.deny", "block": "permissions.deny"},
@@ -61,6 +63,8 @@ def protection(
     The result is empty when nothing is promised, or when the key is a mere misspelling of one that stands here.
     """
     section = str(above[0]) if above else ""
+    if section in _NO_PROMISES:
+        return []
     right = _right_key(section, key)
     if right:
         misspelt = right.rpartition(".")[2]

@@ -133,6 +133,9 @@ def _outputs(spec: EvalSpec, checked: Checked) -> None:
 
 
 def _is_batch_pattern(text: str) -> bool:
+    """Whether a pattern has `{n}` and nothing else in braces; `*` is a folder that all cases share."""
+    if text == "*":
+        return True
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
         return names != [] and set(names) == {"n"} and bool(text.format(n=1))

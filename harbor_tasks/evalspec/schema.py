@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from harbor_tasks.evalspec.fields import (
+    BuiltinName,
     EnvMap,
     Fraction,
     ImageName,
@@ -235,14 +236,16 @@ class Judge(Table):
 
     name: NonEmptyText
     """Its name in `reward` and `thresholds`."""
+    description: str | None = None
+    """What it looks at, in words."""
     check: NonEmptyText | None = None
     """Body of a Python function of `outputs, arguments, annotations`."""
     prompt: NonEmptyText | None = None
     """What a model is asked."""
     prompt_file: ProjectPath | None = None
     """A file with what a model is asked."""
-    builtin: NonEmptyText | None = None
-    """A judge that comes with the product."""
+    builtin: BuiltinName | None = None
+    """A judge that comes with the product: `cost_budget`, `documents_consulted`, `tool_calls_valid`."""
     command: NonEmptyText | None = None
     """A shell command that is run in the workspace."""
     module: NonEmptyText | None = None
