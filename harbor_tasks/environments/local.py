@@ -42,6 +42,7 @@ from harbor_tasks.environments.staging import (
     collect,
     copy_tree,
     open_for_agent,
+    remove_tree,
     scratch_folder,
     stage,
     stage_solution,
@@ -249,6 +250,8 @@ class _Run:
         """tests/test.sh on what the agent left; also after a timeout, as Harbor does it."""
         assert part.ended is not None
         logs = part.folder / "verifier"
+        for name in ("verifier", "run.json", "verifier.log"):  # whatever the agent may have put there
+            remove_tree(part.folder / name)
         logs.mkdir(mode=0o700)
         run = {
             "exit_code": part.ended.exit_code, "duration_s": part.ended.seconds, "cost_usd": part.cost,

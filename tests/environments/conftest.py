@@ -1,0 +1,117 @@
+"""Evals as an author writes them, built and run for real on this machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_job, read_trials
+from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.tasks.build import build
+
+DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
+SOLVE = "echo yes > done.txt\n"
+
+
+@dataclass
+class Ran:
+    """A job that was run, and what was said meanwhile."""
+
+    folder: Path
+    events: list[Event]
+
+    @property
+    def job(self) -> Job:
+        return read_job(self.folder)
+
+    @property
+    def trials(self) -> list[Trial]:
+        return read_trials(self.folder)
+
+    @property
+    def trial(self) -> Trial:
+        """The only one."""
+        [one] = self.trials
+        return one
+
+    @property
+    def trial_folder(self) -> Path:
+        return self.folder / "trials" / self.trial.id
+
+    def kept(self, name: str) -> str:
+        """A file of the only trial's folder."""
+        return (self.trial_folder / name).read_text(encoding="utf-8")
+
+
+@dataclass
+class Author:
+    """Writes an eval, builds it, runs it."""
+
+    folder: Path
+    scratch: Path
+    spec: dict[str, Any] = field(
+        default_factory=lambda: {
+            "name": "desk",
+            "dataset": {"path": "cases"},
+            "execution": {"prompt": "do it"},
+            "outputs": [{"path": "done.txt"}],
+            "judges": [{"name": "done", "check": DONE}],
+        }
+    )
+
+    @property
+    def jobs(self) -> Path:
+        return self.folder / "jobs"
+
+    def case(self, name: str = "c1", *, replay: Any = None, solve: str | None = None, **files: str) -> Path:
+        """A case; other keywords are files by name, `__` for a slash and `_yaml` for the extension."""
+        case = self.folder / "eval" / "cases" / name
+        written = {"input.yaml": "prompt: do it\n", **{_path(key): text for key, text in files.items()}}
+        if replay is not None:
+            written["replay.yaml"] = yaml.safe_dump(replay)
+        if solve is not None:
+            written["solution/solve.sh"] = solve
+        for path, text in written.items():
+            (case / path).parent.mkdir(parents=True, exist_ok=True)
+            (case / path).write_text(text, encoding="utf-8")
+        return case
+
+    def handlers(self, *handlers: dict[str, Any]) -> None:
+        """The author's own tool_handlers.yaml."""
+        path = self.folder / "eval" / "tool_handlers.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump({"handlers": list(handlers)}))
+
+    def build(self) -> Path:
+        (self.folder / "eval" / ".git").mkdir(exist_ok=True)
+        (self.folder / "eval" / "eval.yaml").write_text(json.dumps(self.spec))
+        return build(self.folder / "eval", self.folder / "out").out
+
+    def run(self, agent: str = "oracle", **options: Any) -> Ran:
+        """Build and run."""
+        return self.run_built(self.build(), agent, **options)
+
+    def run_built(self, out: Path, agent: str = "oracle", **options: Any) -> Ran:
+        events: list[Event] = []
+        asked = RunOptions(agent=agent, jobs_dir=self.jobs, **options)
+        return Ran(run_job(out, asked, on_event=events.append), events)
+
+
+def _path(key: str) -> str:
+    return key.replace("__", "/").replace("_yaml", ".yaml").replace("_txt", ".txt")
+
+
+@pytest.fixture
+def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Author:
+    """An author whose temporary folders lie in one place of the test's own."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    (tmp_path / "eval").mkdir()
+    return Author(tmp_path, scratch)
