@@ -63,7 +63,9 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 def cpu_seconds(command: Sequence[str], stdin: bytes, env: dict[str, str]) -> float:
     """User and system time of one process, itself and what it waited for."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    )
     assert process.stdin is not None
     process.stdin.write(stdin)
     process.stdin.close()
