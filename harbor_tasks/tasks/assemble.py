@@ -41,7 +41,7 @@ from harbor_tasks.tasks.state import (
 from harbor_tasks.tasks.watches import project_is_cwd, watches_of
 from harbor_tasks.tasks.write import ChangedMeanwhileError, Output
 
-CASES_PER_PROCESS = 250
+CASES_PER_PROCESS = 125
 """Fewer cases than this for each process are not worth another one."""
 MAX_PROCESSES = 8
 NOTHING = Unit("")

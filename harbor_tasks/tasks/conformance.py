@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,15 @@ _BUILD_FILES = frozenset({"environment/Dockerfile", "environment/docker-compose.
 _REWARDS = ("reward.json", "reward.txt")
 
 
-def faults_of(files: Iterable[TaskFile]) -> list[str]:
+def faults_of(files: Sequence[TaskFile]) -> list[str]:
     """What is wrong with a task before it is written: everything but the content of task.toml."""
-    return list(_faults({file.path: file for file in files}))
+    by_path = {file.path: file for file in files}
+    twice = [] if len(by_path) == len(files) else sorted(path for path, n in _count(files).items() if n > 1)
+    return [*(f"two files are to lie at {path}" for path in twice), *_faults(by_path)]
+
+
+def _count(files: Iterable[TaskFile]) -> Counter[str]:
+    return Counter(file.path for file in files)
 
 
 def faults_on_disk(directory: Path, expected: Mapping[str, Any] | None = None) -> list[str]:

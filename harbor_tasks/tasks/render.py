@@ -18,6 +18,7 @@ from harbor_tasks.evalspec import Case, CaseFile, Eval, env_references, load_yam
 from harbor_tasks.policy.handlers import Handlers, handlers_of
 from harbor_tasks.policy.lint import lint
 from harbor_tasks.resources import resource, script_module
+from harbor_tasks.tasks.conformance import faults_of
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.judging import Judging, judges_config, judging_of
 from harbor_tasks.tasks.layer import Layer, layer_of
@@ -126,8 +127,9 @@ def _prove(policy: dict[str, bytes], ev: Eval) -> None:
     handlers = policy.get("tool_handlers.yaml")
     if handlers is None:
         return
+    load = script_module("tools").load_handlers
     try:
-        script_module("tools").load_handlers(handlers)
+        load(handlers)
     except Exception as error:
         problems = Problems()
         problems.error(f"the interceptor refuses the handlers: {error}", ev.handlers_file or ev.file, code="handlers")
@@ -194,9 +196,12 @@ def render_task(
     except NotWritableError as error:
         problems.error(str(error), case.directory, case=case.id, code="task-toml")
         return None
+    files.sort(key=lambda file: file.path)
+    if not any(problem.level == "error" for problem in list(problems)[before:]):
+        for fault in faults_of(files):
+            problems.error(f"its task would be wrong: {fault}", case.directory, case=case.id, code="conformance")
     if any(problem.level == "error" for problem in list(problems)[before:]):
         return None
-    files.sort(key=lambda file: file.path)
     return TaskPlan(name, tuple(files), digest_of(files))
 
 
@@ -336,7 +341,7 @@ class _Task:
         if isinstance(file.content, bytes):
             return replace(file, sha256=hashlib.sha256(file.content).hexdigest())
         try:
-            with file.content.open("rb", buffering=0) as stream:
+            with open(file.content, "rb", buffering=0) as stream:  # noqa: PTH123 - the quick way, once for each file
                 data = stream.read(IN_MEMORY_BYTES + 1)
                 if len(data) <= IN_MEMORY_BYTES:
                     return TaskFile(file.path, data, file.mode, hashlib.sha256(data).hexdigest())

@@ -37,6 +37,9 @@ Watch = tuple[str, str]
 """How a path is watched, and the path. ``tree``: all that is below it; ``names``: what a folder lists; ``there``:
 whether it exists."""
 
+Entry = tuple[str, os.stat_result | None, str]
+"""A name below a watched path, its status if it is a file, and what else is to be compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -219,8 +222,9 @@ def stamp_of(watches: Iterable[Watch]) -> tuple[str, int]:
             if s is None:
                 lines.append(f"{name}\0{more}")
                 continue
-            changed = max(changed, s.st_ctime_ns)  # nobody can set it, and every change of a file moves it
+            changed = max(changed, s.st_ctime_ns)  # nobody can set this time, and every change of a file moves it
             lines.append(f"{name}\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino} {s.st_mode}{more}")
+        lines.sort()
         found.update("\n".join(lines).encode("utf-8", "surrogateescape"))
     return found.hexdigest(), changed
 
@@ -229,7 +233,7 @@ def _seal(watches: list[Watch]) -> str:
     found = hashlib.blake2b(digest_size=16)
     for how, path in watches:
         found.update(f"{how}\0\0".encode())
-        for name, status, more in _entries(how, path):
+        for name, status, more in sorted(_entries(how, path), key=lambda entry: entry[0]):
             mode = 0 if status is None else status.st_mode
             found.update(f"{name}\0{mode}{more}\0".encode("utf-8", "surrogateescape"))
             if status is not None and stat.S_ISREG(status.st_mode):
@@ -245,49 +249,50 @@ def _content_hash(path: str) -> bytes:
         return b"unreadable"
 
 
-def _entries(how: str, path: str) -> Iterator[tuple[str, os.stat_result | None, str]]:
-    """What a watch looks at: names below the path in order, the status of each file, and where a link leads."""
-    if how == "there":
-        yield "", None, str(os.path.lexists(path))
-    elif how == "names":
-        try:
-            yield "", None, "\n".join(sorted(os.listdir(path)))  # noqa: PTH208
-        except OSError:
-            yield "", None, "-"
-    else:
-        try:
-            status = os.lstat(path)
-        except (OSError, ValueError):
-            yield "", None, "-"
-            return
-        if stat.S_ISLNK(status.st_mode):
-            yield "", status, _target(path)
-            path = os.path.realpath(path)
-        if os.path.isdir(path):  # noqa: PTH112
-            yield from _below(path, "")
-        else:
-            yield "", status, ""
-
-
-def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result | None, str]]:
+def _entries(how: str, path: str) -> list[Entry]:
+    """What a watch looks at: names below the path in any order, the status of each file, and where a link leads."""
     try:
-        entries = sorted(os.scandir(f"{root}/{prefix}"), key=lambda entry: entry.name)
-    except OSError:
-        yield prefix, None, "-"
-        return
-    for entry in entries:
-        name = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _CACHES:
-                yield name, None, "/"
-                yield from _below(root, name + "/")
-            continue
+        if how == "there":
+            return [("", None, str(os.path.lexists(path)))]
+        if how == "names":
+            return [("", None, "\n".join(sorted(os.listdir(path))))]  # noqa: PTH208
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return [("", None, "-")]
+    if stat.S_ISREG(status.st_mode):
+        return [("", status, "")]
+    if stat.S_ISLNK(status.st_mode):
+        return [("", status, _target(path)), *_below(os.path.realpath(path))]
+    return _below(path)
+
+
+def _below(root: str) -> list[Entry]:
+    found: list[Entry] = []
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
         try:
-            status = entry.stat(follow_symlinks=False)
+            with os.scandir(f"{root}/{prefix}") as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    if not entry.is_dir(follow_symlinks=False):
+                        found.append(_file(entry, name))
+                    elif entry.name not in _CACHES:
+                        found.append((name, None, "/"))
+                        pending.append(name + "/")
+        except NotADirectoryError:
+            continue  # a link to a file: its own status says all
         except OSError:
-            yield name, None, "-"
-            continue
-        yield name, status, _target(f"{root}/{name}") if stat.S_ISLNK(status.st_mode) else ""
+            found.append((prefix, None, "-"))
+    return found
+
+
+def _file(entry: os.DirEntry[str], name: str) -> Entry:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return name, None, "-"
+    return name, status, _target(entry.path) if stat.S_ISLNK(status.st_mode) else ""
 
 
 def _target(path: str) -> str:

@@ -36,25 +36,46 @@ class NotWritableError(Exception):
 
 @dataclass(frozen=True)
 class TaskToml:
-    """What the task.toml files of an eval share: values at the top, tables at the end (as data and as text)."""
+    """What the task.toml files of an eval share: values at the top, of two tables, and the other tables.
+
+    All of it is kept as text too, so that only the two values that differ are written for each task.
+    """
 
     top: Mapping[str, Any]
     task: Mapping[str, Any]
     metadata: Mapping[str, Any]
     tables: Mapping[str, Any]
-    tables_text: str
+    texts: tuple[str, str, str, str]
+
+    @classmethod
+    def of(
+        cls, top: Mapping[str, Any], task: Mapping[str, Any], metadata: Mapping[str, Any], tables: Mapping[str, Any]
+    ) -> TaskToml:
+        """The parts, written once; NotWritableError when they do not make a whole."""
+        shared = cls(top, task, metadata, tables, (written(top), written(task), written(metadata), written(tables)))
+        example = TaskName("a case", "task", "org/task")
+        if tomllib.loads(shared.text(example)) != shared.data(example):
+            raise NotWritableError("the parts of task.toml do not make a whole")
+        return shared
 
     def data(self, name: TaskName) -> dict[str, Any]:
         """The whole content for one task."""
-        return {**self._head(name), **self.tables}
+        task = {"name": name.name, **self.task}
+        return {**self.top, "task": task, "metadata": {"case_id": name.case_id, **self.metadata}, **self.tables}
 
     def text(self, name: TaskName) -> str:
         """The whole text for one task; NotWritableError when a value does not survive."""
-        return f"{_written(self._head(name))}\n{self.tables_text}"
+        top, task, metadata, tables = self.texts
+        named, case = written({"name": name.name}), written({"case_id": name.case_id})
+        return f"{top}\n[task]\n{named}{task}\n[metadata]\n{case}{metadata}\n{tables}"
 
-    def _head(self, name: TaskName) -> dict[str, Any]:
-        task = {"name": name.name, **self.task}
-        return {**self.top, "task": task, "metadata": {"case_id": name.case_id, **self.metadata}}
+
+def written(data: Mapping[str, Any]) -> str:
+    """A part of task.toml, read back and compared."""
+    text = tomli_w.dumps(data)
+    if tomllib.loads(text) != data:
+        raise NotWritableError("a value of task.toml does not survive being written")
+    return text
 
 
 def task_toml(
@@ -77,11 +98,7 @@ def task_toml(
         own_env = has_step_env(ev)
         tables["steps"] = [_step(ev, step, verifier, own_env=own_env) for step in spec.execution.steps]
     tables = {name: table for name, table in tables.items() if table}
-    shared = TaskToml(top, task, {"eval": spec.name, "tool": TOOL}, tables, _written(tables))
-    example = TaskName("case", "task", "org/task")
-    if tomllib.loads(shared.text(example)) != shared.data(example):
-        raise NotWritableError("the parts of task.toml do not make a whole")
-    return shared
+    return TaskToml.of(top, task, {"eval": spec.name, "tool": TOOL}, tables)
 
 
 def has_step_env(ev: Eval) -> bool:
@@ -92,13 +109,6 @@ def has_step_env(ev: Eval) -> bool:
 def step_settings(step: Step) -> str:
     """Where the settings of a step lie in the sandbox, below the home."""
     return f"steps/{step.id}/settings.json"
-
-
-def _written(data: Mapping[str, Any]) -> str:
-    text = tomli_w.dumps(data)
-    if tomllib.loads(text) != data:
-        raise NotWritableError("a value of task.toml does not survive being written")
-    return text
 
 
 def _verifier_seconds(ev: Eval) -> float:

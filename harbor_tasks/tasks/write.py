@@ -176,12 +176,9 @@ def write_files(root: Path, files: Iterable[TaskFile]) -> None:
     os.makedirs(base)  # noqa: PTH103 - this loop makes tens of thousands of files
     made = {""}
     for file in files:
-        folder = file.path.rpartition("/")[0]
-        if file.content is None:
-            folder = file.path
+        folder = file.path if file.content is None else file.path.rpartition("/")[0]
         if folder not in made:
-            os.makedirs(f"{base}/{folder}", exist_ok=True)  # noqa: PTH103
-            made.add(folder)
+            _make_folder(base, folder, made)
         if file.content is None:
             continue
         handle = os.open(f"{base}/{file.path}", _CREATE, file.mode)
@@ -192,6 +189,15 @@ def write_files(root: Path, files: Iterable[TaskFile]) -> None:
                 _copy(file.content, handle, file.sha256)
         finally:
             os.close(handle)
+
+
+def _make_folder(base: str, folder: str, made: set[str]) -> None:
+    """Make a folder and those above it, unless they were made."""
+    above = folder.rpartition("/")[0]
+    if above not in made:
+        _make_folder(base, above, made)
+    os.mkdir(f"{base}/{folder}")  # noqa: PTH102
+    made.add(folder)
 
 
 def same(root: Path, files: Iterable[TaskFile]) -> bool:
