@@ -45,7 +45,7 @@ def run_job(source: Path, options: RunOptions, *, on_event: Callable[[Event], No
 
     Everything that can be known beforehand is an AuthorError or MachineError before that folder exists. A fault of a
     trial is in its trial.json. With ``dry_run`` nothing is written, and the folder does not exist. Ctrl-C, SIGTERM and
-    SIGHUP (when this is the main thread) end the running trials and raise InterruptedRun.
+    SIGHUP (when this is the main thread) end the running trials and raise InterruptedJob.
     """
     say = on_event or _silent
     plan = plan_job(source, options, os.environ)
@@ -75,6 +75,14 @@ def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
         say(Event("warning", warning))
 
 
+class InterruptedJob(InterruptedRun):
+    """The user ended a job; ``folder`` holds what was finished, and can be gone on with."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        super().__init__(text)
+
+
 class _Runner:
     """The threads of a job and what they report."""
 
@@ -87,7 +95,7 @@ class _Runner:
         self.errors: list[str] = []
 
     def run(self, say: Callable[[Event], None]) -> None:
-        """All trials; raises InterruptedRun when the user ended them."""
+        """All trials; raises InterruptedJob when the user ended them."""
         for wanted in self.plan.todo:
             self.todo.put(wanted)
         # daemons: a trial that cannot be ended must not keep an interrupted command from returning
@@ -210,10 +218,11 @@ class _Runner:
     def _raise_interrupted(self) -> None:
         trials = read_trials(self.plan.folder)
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
-        raise InterruptedRun(
-            f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run "
+        go_on = (
             f"{display_path(self.plan.source)} --agent {self.plan.agent.name} --resume {display_path(self.plan.folder)}"
         )
+        text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
+        raise InterruptedJob(self.plan.folder, text)
 
 
 @contextlib.contextmanager

@@ -390,3 +390,11 @@ def test_what_this_machine_cannot_hold_is_said_and_stands_in_the_job(author: Any
     [warning] = [event.text for event in ran.events if "not enforced" in event.text]
     assert all(word in warning for word in ("3 rules", "sandbox.network: none", "memory_mb: 512", "Any command"))
     assert any("not sealed" in event.text for event in ran.events)
+
+
+def test_output_that_is_no_text_is_kept_byte_for_byte(author: Any) -> None:
+    author.case(solve="printf 'a\\377\\303' ; printf '\\377oops\\n' >&2; exit 1")
+    ran = author.run()
+    assert (ran.trial_folder / "stdout.txt").read_bytes() == b"a\xff\xc3"
+    assert ran.trial.error is not None
+    assert "oops" in ran.trial.error.message
