@@ -73,7 +73,7 @@ class Player:
                                   "permissionDecisionReason": reason, **inner}}}}))
             """
         script.write_text(textwrap.dedent(head) + textwrap.dedent(body))
-        return {"type": "command", "command": f"{sys.executable} -I {script}", "timeout": 20, **more}
+        return {"type": "command", "command": f"{sys.executable} -I -S {script}", "timeout": 20, **more}
 
     def deny(self, matcher: str | None = "Bash") -> dict[str, Any]:
         """Settings with one hook that denies what the matcher covers."""

@@ -104,7 +104,7 @@ class Author:
 
 
 def _path(key: str) -> str:
-    return key.replace("__", "/").replace("_yaml", ".yaml").replace("_txt", ".txt")
+    return key.replace("__", "/").replace("_yaml", ".yaml").replace("_txt", ".txt").replace("_py", ".py")
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Agents, and the replay program as Claude Code would run its calls."""

@@ -1,0 +1,1 @@
+"""Trials and jobs on this machine."""
