@@ -81,12 +81,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     selection = read_eval(eval_path, only, problems)
     report = CheckReport(problems)
     if selection is not None:
-        for name, directory in selection.cases:
-            case = read_case(selection.ev, directory, problems)
-            if case is not None:
-                warn_of_secrets(case, problems)
-                if selection.plan is not None:
-                    render_task(selection.plan, name, case, problems)
+        read_cases(selection, problems)
         report.matches = matches_of(selection.plan)
         report.cases = len(selection.cases)
         report.not_packed = selection.ev.not_packed
@@ -126,7 +121,7 @@ def assemble(
     selection = read_eval(eval_path, request.only, problems)
     if selection is None or problems.errors or selection.plan is None:
         if selection is not None:
-            _read_cases(selection, problems)
+            read_cases(selection, problems)
         raise AuthorError(problems.errors)
     _check_place(selection.ev, out)
     try:
@@ -143,12 +138,16 @@ def assemble(
         raise MachineError(f"{error.filename or out}: {error.strerror or error}") from error
 
 
-def _read_cases(selection: Selection, problems: Problems) -> None:
-    """The eval itself is faulty: say what is wrong with the cases too."""
+def read_cases(selection: Selection, problems: Problems) -> None:
+    """Say all that is wrong with the cases: each is read, and rendered as far as the eval lets it be."""
     for name, directory in selection.cases:
-        case = read_case(selection.ev, directory, problems)
-        if case is not None and selection.plan is not None:
-            render_task(selection.plan, name, case, problems)
+        own = Problems()
+        case = read_case(selection.ev, directory, own)
+        if case is not None:
+            warn_of_secrets(case, own)
+            if selection.plan is not None:
+                render_task(selection.plan, name, case, own)
+        problems.extend(own)
 
 
 def _check_place(ev: Eval, out: Path) -> None:

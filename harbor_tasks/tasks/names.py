@@ -51,7 +51,7 @@ def slug(text: str) -> str:
 
 def hashed(text: str, digits: int = 8) -> str:
     """A slug of the text and the first digits of its hash."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:digits]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
     return f"{(slug(text) or 'task')[: MAX_LENGTH - 1 - digits].rstrip('-')}-{digest}"
 
 

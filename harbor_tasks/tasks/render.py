@@ -174,11 +174,10 @@ def for_each_step(ev: Eval, files: Iterable[TaskFile]) -> Iterator[TaskFile]:
 def render_task(
     plan: EvalPlan, name: TaskName, case: Case, problems: Problems, *, workspace: Sequence[TaskFile] | None = None
 ) -> TaskPlan | None:
-    """All files of a case's task; None with errors in ``problems``.
+    """All files of a case's task; None when ``problems``, which are those of this case alone, hold errors.
 
     ``workspace`` are the files that the agent starts with, where hooks made others than those of the case.
     """
-    before = len(problems)
     task = _Task(plan, case, problems)
     try:
         if workspace is None:
@@ -197,10 +196,10 @@ def render_task(
         problems.error(str(error), case.directory, case=case.id, code="task-toml")
         return None
     files.sort(key=lambda file: file.path)
-    if not any(problem.level == "error" for problem in list(problems)[before:]):
+    if not problems.errors:
         for fault in faults_of(files):
             problems.error(f"its task would be wrong: {fault}", case.directory, case=case.id, code="conformance")
-    if any(problem.level == "error" for problem in list(problems)[before:]):
+    if problems.errors:
         return None
     return TaskPlan(name, tuple(files), digest_of(files))
 
