@@ -53,6 +53,7 @@ FILE_BYTES = 10 << 20  # no tool reads more of one file
 WALKED = 20000  # files that Glob and Grep look at
 EDITORS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 READERS = ("Read", "Glob", "Grep")
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")  # reach hooks, never commands or servers
 DECISIONS = ("allow", "ask", "defer", "deny")  # the later one wins
 HOOK_TYPES = ("command", "http", "prompt", "agent", "mcp_tool")
 SCHEMAS: dict[str, dict[str, Any]] = {  # required fields and their types
@@ -935,7 +936,8 @@ class Session:
 
     def attempt(self, tool: str, given: dict[str, Any], use: str, agent: str | None) -> tuple[bool, Result | None]:
         """Hooks, permissions, execution: (was it refused, its result); no result when a hook deferred."""
-        env = {**os.environ, **settings_env(self.settings)}
+        env = {name: value for name, value in os.environ.items() if name not in KEYS}
+        env.update(settings_env(self.settings))
         server = self.server_of(tool, env)
         if tool not in SCHEMAS and server is None:
             return False, error("<tool_use_error>Error: No such tool available: %s</tool_use_error>" % tool)

@@ -53,6 +53,8 @@ class Agent(Protocol):
     version: str
     needs_solution: bool
     """It works from the task's ``solution/``, which no other agent gets to see."""
+    asks_hooks: bool
+    """It runs the hooks of the settings, and keeps the key of their model from the commands that it runs."""
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """What the task directory lacks for this agent, e.g. ``no solution/solve.sh``; None when it can be run."""

@@ -14,6 +14,7 @@ class OracleAgent:
     name: str = "oracle"
     version: str = __version__
     needs_solution: bool = True
+    asks_hooks: bool = False
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """Every step needs a solve.sh: its own, or the one of the task."""

@@ -23,6 +23,7 @@ class ReplayAgent:
     name: str = "replay"
     version: str = script_module("replay").VERSION
     needs_solution: bool = True
+    asks_hooks: bool = True
 
     def __init__(self, manifest: BuildManifest) -> None:
         self._mode = manifest.runner.permission_mode or DEFAULT_MODE

@@ -38,7 +38,6 @@ from harbor_tasks.environments.selftest import SelfTestError, self_test
 from harbor_tasks.environments.staging import (
     Staged,
     StagingError,
-    clear_home,
     collect,
     copy_tree,
     open_for_agent,
@@ -48,7 +47,7 @@ from harbor_tasks.environments.staging import (
     stage_solution,
     stage_tests,
 )
-from harbor_tasks.environments.variables import resolve_value, unset_variables
+from harbor_tasks.environments.variables import MODEL, resolve_value, unset_variables
 from harbor_tasks.environments.verdict import Verdict, read_verdict
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
 from harbor_tasks.tasks.manifest import BuildManifest, StepPart
@@ -188,7 +187,7 @@ class _Run:
                     break
         finally:
             end_marked(str(scratch))
-            clear_home(staged)
+            remove_tree(staged.home / "layer")  # the build still has it
             if not self.stop.now:
                 self.warnings += collect(staged)
 
@@ -228,6 +227,8 @@ class _Run:
             shutil.copyfile(instruction, places.instruction)
         launch = self.plan.agent.launch(places)
         own = {name: resolve_value(value, self.caller) for name, value in (part.step.env if part.step else {}).items()}
+        if self.plan.agent.asks_hooks:  # which may ask a model
+            own |= {name: self.caller[name] for name in MODEL if name in self.caller}
         return run_contained(
             launch.argv, cwd=staged.workspace, env={**staged.env, **own, **launch.env}, stdin=launch.stdin,
             stdout=part.folder / "stdout.txt", stderr=part.folder / "agent.log", timeout=self._agent_seconds(part.step),

@@ -116,7 +116,6 @@ def stage(task: Path, folder: Path, scratch: Path, manifest: BuildManifest, call
             (home / name).write_text(staged_settings(source, home, folder / "interceptions.jsonl"), encoding="utf-8")
         env = agent_env(manifest, scratch, caller)
         mcp_config = _write_mcp(manifest, scratch, home, caller)
-        _write_model(home, caller)
     except (OSError, ValueError) as error:
         raise StagingError(f"the task cannot be staged: {error}") from error
     return Staged(task, folder, scratch, env, mcp_config)
@@ -200,15 +199,6 @@ def _write_mcp(manifest: BuildManifest, scratch: Path, home: Path, caller: Mappi
     return path
 
 
-def _write_model(home: Path, caller: Mapping[str, str]) -> None:
-    """The endpoint and key with which the hook asks its model: in a file, so that the agent's environment has none."""
-    names = {"api_key": "ANTHROPIC_API_KEY", "auth_token": "ANTHROPIC_AUTH_TOKEN"}
-    keys = {field: caller[name] for field, name in names.items() if caller.get(name)}
-    if keys:
-        base = caller.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-        _private(home / "model.json", {"base_url": base, **keys})
-
-
 def _private(path: Path, data: Any) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(data, file)
@@ -230,12 +220,6 @@ def collect(staged: Staged) -> tuple[str, ...]:
     if not left_out:
         return ()
     return (f"not kept of the workspace: {', '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}",)
-
-
-def clear_home(staged: Staged) -> None:
-    """Remove what a kept trial must not hold (keys) or need not (the layer, which the build still has)."""
-    (staged.home / "model.json").unlink(missing_ok=True)
-    remove_tree(staged.home / "layer")
 
 
 def copy_tree(

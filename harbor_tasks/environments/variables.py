@@ -15,6 +15,9 @@ MACHINE = (
 )  # fmt: skip
 """What the agent is told of the caller's environment: where programs lie, the language, the way to the network."""
 
+MODEL = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+"""Where, and with which key, the interceptor's model is asked: for an agent that runs hooks."""
+
 _EMBEDDED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}\n]*))?\}")
 
 

@@ -310,3 +310,11 @@ def test_every_python_plays_a_script_under_a_hook(player: Any, pythons: Any) -> 
     for python in pythons:
         played = player.play(TOUCH, {"tool": "Bash", "input": {"command": "echo no"}}, settings=settings, python=python)
         assert played.results == [RAN, (True, "größer")], python
+
+
+def test_a_models_key_reaches_hooks_and_no_command(player: Any) -> None:
+    player.env["ANTHROPIC_API_KEY"] = "sk-1"
+    command = {"tool": "Bash", "input": {"command": "echo ${ANTHROPIC_API_KEY-none}"}}
+    settings = player.pre("(seen / 'key').write_text(os.environ['ANTHROPIC_API_KEY'])")
+    assert player.play(command, settings=settings).result == (False, "none")
+    assert (player.folder / "seen" / "key").read_text() == "sk-1"

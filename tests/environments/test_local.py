@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from harbor_tasks.errors import AuthorError, MachineError
 
+DEPLOY = {
+    "question": "Deploy where?", "header": "Env", "multiSelect": False,
+    "options": [{"label": "Staging", "description": "s"}, {"label": "Production", "description": "p"}],
+}  # fmt: skip
 DENY_UPLOADS = {"match": "Uploads", "patterns": ["Bash"], "input_filters": ["upload"], "reason": "no uploads"}
 
 
@@ -75,10 +81,8 @@ def test_the_agent_finds_the_cases_files_and_no_policy_no_answers_no_case_id(aut
 
 def test_a_question_is_answered_from_the_cases_answers(author: Any) -> None:
     author.handlers({"match": "Questions", "patterns": ["AskUserQuestion"]})
-    question = {"question": "Deploy where?", "header": "Env", "multiSelect": False}
-    options = [{"label": "Staging", "description": "s"}, {"label": "Production", "description": "p"}]
     author.case(
-        replay=[{"tool": "AskUserQuestion", "input": {"questions": [{**question, "options": options}]}}],
+        replay=[{"tool": "AskUserQuestion", "input": {"questions": [DEPLOY]}}],
         answers_yaml="Deploy where?: Production\n",
     )
     ran = author.run("replay")
@@ -96,6 +100,51 @@ def test_the_callers_environment_stays_outside(author: Any, monkeypatch: pytest.
     assert ran.kept("workspace/home.txt").split() == ["mine"]
     for path in ran.folder.rglob("*"):
         assert not path.is_file() or b"leaked" not in path.read_bytes(), path
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """A model that picks the second option of a question."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append({"key": self.headers.get("x-api-key"), **request})
+        tool = request["tools"][0]
+        [name] = tool["input_schema"]["properties"]
+        content = [{"type": "tool_use", "id": "t", "name": tool["name"], "input": {name: "Production"}}]
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        reply = {"type": "message", "role": "assistant", "model": request["model"], "content": content, "usage": usage}
+        body = json.dumps({**reply, "stop_reason": "tool_use"}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_the_hooks_model_is_asked_with_the_callers_key_which_commands_do_not_get(
+    author: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-SECRET-KEY")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    author.handlers({"match": "Questions", "patterns": ["AskUserQuestion"]})
+    author.case(replay=[bash("env"), {"tool": "AskUserQuestion", "input": {"questions": [DEPLOY]}}])
+    try:
+        ran = author.run("replay")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [asked["key"] for asked in Endpoint.asked] == ["sk-SECRET-KEY"]
+    assert (ran.trial.calls.answered, ran.trial.calls.guessed) == (1, 0)
+    assert '=\\"Production' in ran.kept("transcript.jsonl")
+    for path in ran.folder.rglob("*"):
+        assert not path.is_file() or b"SECRET-KEY" not in path.read_bytes(), path
 
 
 def test_execution_env_is_literal_or_the_callers(author: Any, monkeypatch: pytest.MonkeyPatch) -> None:
