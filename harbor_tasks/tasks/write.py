@@ -20,6 +20,7 @@ from types import TracebackType
 
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile
+from harbor_tasks.tasks.state import TaskState, read_state
 
 _NEW = "new-"
 _PENDING = "pending.json"
@@ -41,18 +42,11 @@ class Output:
         self._made: list[Path] = []
         self._dropped: list[str] = []
         self._lock = -1
-        self._umask = 0
+        self._umask: int | None = None
 
     def __enter__(self) -> Output:
         try:
-            self._made = [p for p in (self.meta, self.out, *self.out.parents) if not p.exists()]
-            self.meta.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise AuthorError(f"{self.out}: a file is in the way; name a folder for the tasks") from None
-        except OSError as error:
-            raise MachineError(f"{self.out}: cannot be written ({error.strerror})") from error
-        self._umask = os.umask(0o022)  # the modes of what is written do not depend on who builds
-        try:
+            self._make()
             self._hold()
             self._check_ours()
             for left in self.meta.glob(f"{_NEW}*"):
@@ -60,13 +54,28 @@ class Output:
             self.staging = Path(tempfile.mkdtemp(prefix=_NEW, dir=self.meta))
             self.staging.chmod(0o755)
         except BaseException:
-            self.__exit__(None, None, None)
+            self._leave()
             raise
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
     ) -> None:
+        self._leave()
+
+    def _make(self) -> None:
+        try:
+            self._made = [p for p in (self.meta, self.out, *self.out.parents) if not p.exists()]
+            self.out.mkdir(parents=True, exist_ok=True)
+            self._umask = os.umask(0o022)  # the modes of what is written below do not depend on who builds
+            self.meta.mkdir(exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise AuthorError(f"{self.out}: a file is in the way; name a folder for the tasks") from None
+        except OSError as error:
+            raise MachineError(f"{self.out}: cannot be written ({error.strerror})") from error
+
+    def _leave(self) -> None:
+        """Remove what was not moved into place, and the folders that were made for nothing."""
         if self.staging.name != _NEW:
             shutil.rmtree(self.staging, ignore_errors=True)
         for path in self._made:  # the inner ones first; those that hold something now stay
@@ -74,7 +83,8 @@ class Output:
                 path.rmdir()
             except OSError:
                 break
-        os.umask(self._umask)
+        if self._umask is not None:
+            os.umask(self._umask)
         if self._lock >= 0:
             os.close(self._lock)
 
@@ -87,7 +97,7 @@ class Output:
 
     def _check_ours(self) -> None:
         """Never write into a folder of somebody else's files."""
-        known = (self.meta / "build.json").exists() or (self.meta / _PENDING).exists()
+        known = any((self.meta / name).exists() for name in ("build.json", "state.json", _PENDING))
         others = [name for name in os.listdir(self.out) if name != BUILD_DIR]  # noqa: PTH208
         if others and not known:
             raise AuthorError(
@@ -104,8 +114,13 @@ class Output:
                 found = [d["directory"] if isinstance(d, dict) else d for d in data[key]]
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-            names.update(name for name in found if isinstance(name, str) and os.sep not in name and name[:1] != ".")
-        return names
+            names.update(name for name in found if isinstance(name, str))
+        names.update(task.directory for task in self._state_tasks())
+        return {name for name in names if os.sep not in name and name[:1] != "."}
+
+    def _state_tasks(self) -> tuple[TaskState, ...]:
+        state = read_state(self.out)
+        return () if state is None else state.tasks
 
     def strangers(self, owned: set[str]) -> list[str]:
         """What lies in the folder and belongs to no build of ours."""

@@ -248,21 +248,23 @@ class TestOwnImage:
 
     def test_the_image_changes_its_name_with_the_layer_and_its_base_only(self, author: Author) -> None:
         author.case("c1")
-        names = []
-        for change in (
-            lambda: None,
-            lambda: author.case("c2"),
-            lambda: author.write("CLAUDE.md", "new"),
-            lambda: author.eval(sandbox={"image": "debian:12"}),
-            lambda: (
-                author.write("Dockerfile", "FROM debian:12\n") and author.eval(sandbox={"dockerfile": "Dockerfile"})
-            ),
-        ):
-            change()
+
+        def image() -> str:
             author.build()
-            names.append(read_manifest(author.out).image)
-        assert names[0] == names[1]
-        assert len(set(names)) == 4
+            return read_manifest(author.out).image
+
+        plain = image()
+        author.case("c2")
+        assert image() == plain
+        author.write("CLAUDE.md", "new")
+        with_notes = image()
+        author.eval(sandbox={"image": "debian:12"})
+        on_debian = image()
+        author.write("Dockerfile", "FROM debian:12\n")
+        author.eval(sandbox={"dockerfile": "Dockerfile"})
+        own = image()
+        author.write("Dockerfile", "FROM debian:13\n")
+        assert len({plain, with_notes, on_debian, own, image()}) == 5
 
 
 def test_a_case_file_over_the_layer_is_warned_of_and_one_across_it_refused(author: Author) -> None:

@@ -1,0 +1,217 @@
+"""A build as a whole: what it says, what it leaves alone, that it is the same anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harbor_tasks.errors import AuthorError
+from harbor_tasks.tasks.build import check
+from harbor_tasks.tasks.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from tests.tasks.conftest import Author
+
+ASK = {"inputs": {"tools": [{"match": "Questions via AskUserQuestion"}, {"match": "mcp__tracker__*"}]}}
+IN_A_PROCESS = """
+import sys
+from pathlib import Path
+from harbor_tasks.tasks.build import build
+build(Path(sys.argv[1]), Path(sys.argv[2]), jobs=int(sys.argv[3]))
+"""
+
+
+@pytest.fixture
+def shop(author: Author) -> Author:
+    """Three cases with a bit of everything."""
+    author.eval(**ASK, judges=[{"name": "j", "check": "return True"}])
+    for number in range(3):
+        author.case(f"c{number}", f"order {number}")
+        author.write(f"cases/c{number}/answers.yaml", f"Which?: {number}\n")
+        author.write(f"cases/c{number}/files/data/{number}.txt", str(number))
+    author.write(".claude/skills/tidy/SKILL.md", "# tidy\n")
+    return author
+
+
+def test_a_build_says_what_it_wrote_and_what_each_match_became(shop: Author) -> None:
+    report = shop.build()
+    assert (report.tasks, report.written, report.unchanged, report.removed) == (3, 3, 0, 0)
+    assert report.matches == [
+        ("Questions via AskUserQuestion", ("AskUserQuestion",)), ("mcp__tracker__*", ("mcp__tracker__*",)),
+    ]  # fmt: skip
+    assert report.out == shop.out
+    assert sorted(path.name for path in shop.out.iterdir()) == [".harbor-pack", "c0", "c1", "c2"]
+
+
+def test_the_manifest_tells_what_the_rest_needs(shop: Author) -> None:
+    shop.eval(
+        description="d", execution={"prompt": "x", "timeout": 9, "max_budget_usd": 2, "env": {"A": "$B", "C": "d"}},
+        permissions={"deny": ["WebFetch"]}, thresholds={"j": {"min_mean": 0.5}},
+        hooks={"after_each": [{"command": "echo done"}]},
+    )  # fmt: skip
+    shop.build()
+    manifest = read_manifest(shop.out)
+    assert manifest.execution.env == {"A": "${B}", "C": "d"}
+    assert manifest.execution.timeout == 9
+    assert [judge.name for judge in manifest.judges] == ["j"]
+    assert manifest.permissions.deny == ("WebFetch",)
+    assert manifest.thresholds["j"].min_mean == 0.5
+    assert [hook.command for hook in manifest.hooks_after.after_each] == ["echo done"]
+    assert [handler.patterns for handler in manifest.handlers] == [("AskUserQuestion",), ("mcp__tracker__*",)]
+    first = manifest.tasks[0]
+    assert (first.case_id, first.directory, first.name) == ("c0", "c0", "shop/c0")
+    assert str(shop.root) not in (shop.out / ".harbor-pack/build.json").read_text()
+
+
+def test_the_policy_of_the_eval_itself_lies_ready_for_probes(shop: Author) -> None:
+    shop.build()
+    probe = shop.out / ".harbor-pack/probe"
+    assert json.loads((probe / "tool_handlers.yaml").read_text())["case_overrides"] == {}
+    assert (probe / "hooks/tools.py").is_file()
+    assert (probe / ".claude/settings.json").is_file()
+
+
+def test_a_folder_that_no_build_wrote_is_no_build(tmp_path: Path) -> None:
+    with pytest.raises(AuthorError, match="run harbor-pack build"):
+        read_manifest(tmp_path)
+    (tmp_path / ".harbor-pack").mkdir()
+    (tmp_path / ".harbor-pack/build.json").write_text('{"schema": 1}')
+    with pytest.raises(AuthorError, match="build the eval again"):
+        read_manifest(tmp_path)
+
+
+class TestCheck:
+    def test_it_says_what_build_would_and_writes_nothing(self, shop: Author) -> None:
+        shop.write("cases/c1/input.yaml", "other: 1\n")
+        shop.write("cases/c2/input.yaml", "prompt: [unclosed\n")
+        shop.eval(execution={"prompt": "{{ input.prompt }}", "timout": 5})
+        before = sorted(shop.root.rglob("*"))
+        report = check(shop.root)
+        said = "\n".join(map(str, report.problems.errors))
+        assert ["timout" in said, "c1" in said, "c2" in said] == [True, True, True]
+        assert sorted(shop.root.rglob("*")) == before
+        assert not shop.out.exists()
+        assert set(shop.refused()) == set(map(str, report.problems.errors))
+
+    def test_it_never_raises_for_what_the_author_wrote(self, author: Author) -> None:
+        assert check(author.root).problems.errors
+        author.write("eval.yaml", "- a list\n")
+        assert check(author.root).problems.errors
+        author.write("eval.yaml", b"\xff\xfe")
+        assert check(author.root / "eval.yaml").problems.errors
+
+    def test_it_reports_matches_cases_and_what_is_not_packed(self, shop: Author) -> None:
+        shop.eval(mlflow={"experiment": "x"})
+        report = check(shop.root)
+        assert report.cases == 3
+        assert report.not_packed == ("mlflow",)
+        assert [patterns for _match, patterns in report.matches] == [("AskUserQuestion",), ("mcp__tracker__*",)]
+        assert any("mlflow is not packed" in str(problem) for problem in report.problems.warnings)
+
+    def test_strict_makes_errors_of_warnings_in_both(self, shop: Author) -> None:
+        shop.eval(mlflow={})
+        assert not check(shop.root).problems.errors
+        assert check(shop.root, strict=True).problems.errors
+        assert any("mlflow" in said for said in shop.refused(strict=True))
+        assert not shop.out.exists()
+
+    def test_secrets_in_case_files_are_warned_of_by_line(self, shop: Author) -> None:
+        shop.write("cases/c1/files/config.py", "a = 1\nKEY = 'sk-ant-api03-abcdefghij'\n")
+        shop.write("cases/c1/files/.env", "X=1\n")
+        said = [one for one in shop.warned() if "secret" in one]
+        assert any("config.py:2" in one for one in said)
+        assert any(".env" in one for one in said)
+        assert not any("abcdefghij" in one for one in said)
+
+    def test_only_the_cases_asked_for_are_looked_at(self, shop: Author) -> None:
+        shop.write("cases/c2/input.yaml", "other: 1\n")
+        assert not check(shop.root, only=["c0"]).problems.errors
+        (problem,) = check(shop.root, only=["c9"]).problems.errors
+        assert "c9" in str(problem)
+
+
+class TestOnly:
+    def test_the_folder_holds_exactly_the_cases_asked_for(self, shop: Author) -> None:
+        shop.build()
+        report = shop.build(only=["c1"])
+        assert (report.tasks, report.written, report.removed) == (1, 0, 2)
+        assert sorted(path.name for path in shop.out.iterdir()) == [".harbor-pack", "c1"]
+        assert shop.build().written == 2
+
+    def test_an_unknown_case_is_an_error_that_names_it(self, shop: Author) -> None:
+        assert "c9" in shop.refused(only=["c9", "c1"])[0]
+        assert not shop.out.exists()
+
+
+class TestSameInputsSameBytes:
+    def test_whoever_builds_wherever_and_whenever(self, shop: Author, tmp_path: Path) -> None:
+        shop.build()
+        other = tmp_path / "elsewhere" / "deep"
+        shutil.copytree(shop.root, other)
+        for path in other.rglob("*"):
+            os.utime(path, (1, 1))
+        out = tmp_path / "other-out"
+        env = {
+            **os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C", "USER": "somebody",
+            "PYTHONPATH": ":".join(sys.path),
+        }  # fmt: skip
+        command = f'umask 077; exec "{sys.executable}" -c "$0" "$@"'
+        subprocess.run(
+            ["sh", "-c", command, IN_A_PROCESS, str(other), str(out), "2"], env=env, cwd=tmp_path, check=True
+        )
+        assert shop.contents(out) == shop.contents()
+
+    def test_by_however_many_processes(self, shop: Author, tmp_path: Path) -> None:
+        shop.build(jobs=1)
+        for jobs in (2, 5):
+            out = tmp_path / f"by-{jobs}"
+            command = [sys.executable, "-c", IN_A_PROCESS, str(shop.root), str(out), str(jobs)]
+            subprocess.run(command, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, check=True)
+            assert shop.contents(out) == shop.contents()
+
+    def test_nothing_of_the_host_is_in_it(self, shop: Author) -> None:
+        shop.build()
+        host = [str(shop.root).encode(), str(shop.out).encode(), os.uname().nodename.encode()]
+        for path, (_mode, content) in shop.contents().items():
+            if content is not None and not path.endswith((".py",)):
+                assert not any(word in content for word in host), path
+
+
+class TestJobs:
+    def test_errors_of_all_cases_are_collected_by_any_number_of_processes(self, shop: Author) -> None:
+        for number in range(3, 9):
+            shop.write(f"cases/c{number}/input.yaml", "other: 1\n")
+        one = shop.refused(jobs=1)
+        env = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+        command = [
+            sys.executable,
+            "-m",
+            "harbor_tasks.cli",
+            "build",
+            str(shop.root),
+            "-o",
+            str(shop.out),
+            "--jobs",
+            "3",
+        ]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert len(one) == 6
+        for said in one:
+            assert said.split(": ", 1)[1] in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not shop.out.exists()
+
+    def test_progress_is_told_up_to_the_last_task(self, shop: Author) -> None:
+        told: list[tuple[int, int]] = []
+        shop.build(progress=lambda done, total: told.append((done, total)))
+        assert told[0][0] < 3
+        assert told[-1] == (3, 3)
+        assert {total for _done, total in told} == {3}
