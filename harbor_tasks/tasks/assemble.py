@@ -189,6 +189,7 @@ class _Build:
         if stored is not None and not self.staged:
             self._keep(stored)
         self.output.put_meta("layer", self.plan.layer.files)
+        self.output.put_meta("base", self.plan.base.files)
         probe = interception_files(self.plan.ev, self.plan.handlers, {})
         self.output.put_meta("probe", [made(path, content) for path, content in sorted(probe.items())])
         if self.staged:

@@ -22,6 +22,7 @@ from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.names import is_safe, slug
 from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile
+from harbor_tasks.tasks.runtime import files_digest
 from harbor_tasks.tasks.state import Watch
 from harbor_tasks.tasks.tree import NEVER_PACKED, collect
 
@@ -52,8 +53,7 @@ class Layer:
 
     def digest(self) -> bytes:
         """A hash of all its paths, modes and contents."""
-        lines = (f"{f.path}\0{f.mode:o}\0{f.sha256}\n" for f in self.files)
-        return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).digest()
+        return files_digest(self.files)
 
 
 def layer_of(ev: Eval, problems: Problems) -> Layer:
@@ -187,7 +187,7 @@ class _Finder:
 
     def _top(self, path: Path, base: Path) -> Path:
         """The highest folder on the way from ``base`` to the file that holds nothing which the agent must not see."""
-        private = [self.ev.file, *_private_folders(self.ev)]
+        private = [self.ev.file, *private_files(self.ev)]
         current = base
         for part in path.relative_to(base).parts:
             current = current / part
@@ -219,7 +219,7 @@ class _Finder:
 
     def _left_out(self, root: Path) -> Any:
         """What of a folder is not packed: caches, version control, credentials, the eval itself and other evals."""
-        private = {self.ev.file, *_private_folders(self.ev)}
+        private = {self.ev.file, *private_files(self.ev)}
 
         def left_out(path: Path) -> bool:
             if path.name in NEVER_PACKED or path in private or path.suffix == ".pyc":
@@ -232,7 +232,7 @@ class _Finder:
                     code="secret",
                 )  # fmt: skip
                 return True
-            return path != root and path.is_dir() and _belongs_to_an_eval(path)
+            return path != root and path.is_dir() and belongs_to_an_eval(path)
 
         return left_out
 
@@ -248,7 +248,7 @@ class _Finder:
         return path
 
 
-def _belongs_to_an_eval(folder: Path) -> bool:
+def belongs_to_an_eval(folder: Path) -> bool:
     """Whether a folder is an eval, its cases or what was built from it; not a skill or plugin that has evals too."""
     if (folder / BUILD_DIR).is_dir() or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
         return True
@@ -257,7 +257,7 @@ def _belongs_to_an_eval(folder: Path) -> bool:
     return folder.name in ("cases", "dataset") and (folder.parent / "eval.yaml").is_file()
 
 
-def _private_folders(ev: Eval) -> Iterator[Path]:
+def private_files(ev: Eval) -> Iterator[Path]:
     """Files and folders of an eval that only the packer and the verifier may see."""
     if ev.handlers_file is not None:
         yield ev.handlers_file

@@ -22,7 +22,7 @@ from harbor_tasks.tasks.conformance import faults_of
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.judging import Judging, judges_config, judging_of
 from harbor_tasks.tasks.layer import Layer, layer_of
-from harbor_tasks.tasks.names import image_reference, org_name
+from harbor_tasks.tasks.own_base import OwnBase, own_base
 from harbor_tasks.tasks.plan import (
     FILES,
     INTERCEPTION_LOG,
@@ -33,6 +33,7 @@ from harbor_tasks.tasks.plan import (
     digest_of,
     made,
 )
+from harbor_tasks.tasks.runtime import image_tag
 from harbor_tasks.tasks.skills import MissingSkill, missing_skills, report_missing
 from harbor_tasks.tasks.task_toml import NotWritableError, TaskToml, has_step_env, step_settings, task_toml
 from harbor_tasks.tasks.templates import render_arguments, render_task_file
@@ -62,6 +63,7 @@ class EvalPlan:
     handlers: Handlers | None
     judging: Judging
     layer: Layer
+    base: OwnBase
     image: str
     toml: TaskToml
     instructions: tuple[Instruction, ...]
@@ -82,7 +84,8 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     lint(handlers, ev, problems)
     judging = judging_of(ev, problems)
     layer = layer_of(ev, problems)
-    image = image_of(ev, layer, problems)
+    base = own_base(ev, problems)
+    image = image_of(ev, layer, base)
     try:
         policy = interception_files(ev, handlers, {})
         _prove(policy, ev)
@@ -94,27 +97,17 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
         problems.error(str(error), ev.file, code="task-toml")
         return None
     return EvalPlan(
-        ev=ev, handlers=handlers, judging=judging, layer=layer, image=image, toml=toml,
+        ev=ev, handlers=handlers, judging=judging, layer=layer, base=base, image=image, toml=toml,
         instructions=tuple(_instructions(ev)), missing=missing_skills(ev, layer),
         shared=tuple(_shared(ev, judging, layer)),
     )  # fmt: skip
 
 
-def image_of(ev: Eval, layer: Layer, problems: Problems) -> str:
+def image_of(ev: Eval, layer: Layer, base: OwnBase) -> str:
     """The image of the sandbox: the author's as it is when it is not sealed, else ours, named after what is in it."""
-    sandbox = ev.spec.sandbox
     if uses_own_image(ev):
-        return str(sandbox.image)
-    dockerfile = b""
-    if sandbox.dockerfile is not None:
-        path = ev.resolve(sandbox.dockerfile, problems, "sandbox", "dockerfile", what="Dockerfile")
-        try:
-            dockerfile = b"" if path is None else path.read_bytes()
-        except OSError as error:
-            message = f"sandbox.dockerfile: {sandbox.dockerfile} cannot be read ({error.strerror})"
-            problems.error(message, ev.file, ev.line("sandbox", "dockerfile"), code="no-dockerfile")
-    base = (sandbox.image or "").encode()
-    return image_reference(org_name(ev.spec.name), [base, dockerfile, layer.digest(), SANDBOX_HOME.encode()])
+        return str(ev.spec.sandbox.image)
+    return image_tag(ev.spec.name, ev.spec.sandbox, layer.files, base.files)
 
 
 def uses_own_image(ev: Eval) -> bool:

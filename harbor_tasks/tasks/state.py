@@ -176,13 +176,15 @@ def own_watches() -> list[Watch]:
     """The files of harbor-pack that a build depends on."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
     top = f"{package}/data" if os.path.isdir(f"{package}/data") else os.path.dirname(package)  # noqa: PTH112, PTH120
-    return [("tree", package), ("tree", f"{top}/templates"), ("tree", f"{top}/interceptor")]
+    folders = (f"{top}/templates", f"{top}/interceptor", f"{top}/docker/sandbox", f"{top}/docker/Dockerfile")
+    return [("tree", package), *(("tree", folder) for folder in folders)]
 
 
 def meta_watches(out: str) -> list[Watch]:
     """What a build writes beside the tasks, and the names of all that lies in the output folder."""
     meta = f"{out}/{BUILD_DIR}"
-    return [("tree", f"{meta}/build.json"), ("tree", f"{meta}/layer"), ("tree", f"{meta}/probe"), ("names", out)]
+    folders = [("tree", f"{meta}/{name}") for name in ("build.json", "layer", "base", "probe")]
+    return [*folders, ("names", out)]
 
 
 def is_same(unit: Unit, watches: Iterable[Watch]) -> bool:

@@ -17,6 +17,7 @@ def watches_of(plan: EvalPlan, cases: frozenset[Path]) -> list[Watch]:
     found: dict[Watch, None] = {}
     found.update(dict.fromkeys(_files(plan)))
     found.update(dict.fromkeys(plan.layer.watched))
+    found.update(dict.fromkeys(plan.base.watched))
     found.update((("names" if path.is_dir() else "tree", str(path)), None) for path in plan.judging.inputs)
     found.update(dict.fromkeys(_dataset(ev, cases)))
     found.update((("there", str(folder / ".git")), None) for folder in _up_to_project(ev))
