@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,12 @@ HANDLERS: list[dict[str, Any]] = [
     },
 ]  # fmt: skip
 QUESTION = {"question": "Go on?", "header": "Go", "multiSelect": False, "options": [{"label": "Yes"}, {"label": "No"}]}
+
+
+@pytest.fixture(autouse=True)
+def _this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks start with this Python itself, not with the slow shim of a version manager."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def built(tmp_path: Path, *probes: dict[str, Any], **spec: Any) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,5 +115,7 @@ def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Author:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    # this Python itself: the shim of a version manager would take most of the time of a test
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "eval").mkdir()
     return Author(tmp_path, scratch)

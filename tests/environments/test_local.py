@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from harbor_tasks.environments.local import real_python_first
 from harbor_tasks.errors import AuthorError, MachineError
 
 DEPLOY = {
@@ -177,6 +179,17 @@ def test_a_machine_without_python3_on_path_is_said(author: Any, monkeypatch: pyt
     with pytest.raises(MachineError, match="python3 is not on PATH"):
         author.run_built(out)
     assert not author.jobs.exists()
+
+
+def test_a_version_managers_shim_is_stepped_over(tmp_path: Path) -> None:
+    shim = tmp_path / "python3"
+    shim.write_text(f'#!/bin/sh\ntest -e "$HOME/choice" && exec {sys.executable} "$@"\n')
+    shim.chmod(0o755)
+    (tmp_path / "choice").touch()
+    caller = {"PATH": f"{tmp_path}:/bin", "HOME": str(tmp_path)}
+    assert real_python_first(caller) == f"{Path(sys.executable).parent}:{tmp_path}:/bin"
+    with pytest.raises(MachineError, match="does not start"):
+        real_python_first({**caller, "HOME": "/nowhere"})
 
 
 def test_an_agent_that_fails_is_an_error_whose_judges_are_kept(author: Any) -> None:
