@@ -179,6 +179,14 @@ class Event:
         return f"warning: {self.text}" if self.kind == "warning" else self.text
 
 
+class InterruptedTrialError(Exception):
+    """The user wants the job to end, so this trial has no result."""
+
+
+class SandboxError(Exception):
+    """The place of a trial does not do what it must: an environment error, never a score."""
+
+
 class Stop:
     """The wish to end what runs: first in good order, then at once. Shared between threads."""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.environments.base import SandboxError
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.resources import script_module
 
@@ -20,7 +21,7 @@ UNKNOWN_TOOL = "SelfTest"
 _SECONDS = 45
 
 
-class SelfTestError(Exception):
+class SelfTestError(SandboxError):
     """The hook does not do what it must; the text says which command and what it did."""
 
 

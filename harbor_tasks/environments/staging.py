@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import solution_dir
+from harbor_tasks.environments.base import SandboxError
 from harbor_tasks.environments.variables import MACHINE, fill_in, resolve_value
 from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest
 
@@ -33,7 +34,7 @@ KEPT_BYTES = 1 << 30
 _PREFIX = "hp-"
 
 
-class StagingError(Exception):
+class StagingError(SandboxError):
     """The task, or this machine, does not let the trial be staged: an environment error."""
 
 
