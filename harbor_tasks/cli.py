@@ -183,15 +183,20 @@ def run(
 ) -> None:
     """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
     from harbor_tasks.environments.base import RunOptions
-    from harbor_tasks.environments.jobs import run_job
+    from harbor_tasks.environments.jobs import InterruptedJob, run_job
 
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, dry_run=dry_run, jobs_dir=jobs_dir,
     )  # fmt: skip
     tasks = built_tasks(source, jobs_dir, tuple(case or ()))
-    job = run_job(tasks, options, on_event=print_event)
-    raise typer.Exit(print_job(job, as_json))
+    try:
+        job = run_job(tasks, options, on_event=print_event)
+    except InterruptedJob as interrupted:
+        print_job(interrupted.folder, as_json)
+        raise
+    if not dry_run:
+        raise typer.Exit(print_job(job, as_json))
 
 
 @app.command()
