@@ -87,12 +87,13 @@ class Author:
         return (self.out / task / path).read_text(encoding="utf-8")
 
     def snapshot(self) -> dict[str, tuple[int, bytes | None, int]]:
-        """Every path of the build: its mode, its bytes, and when it was last changed."""
+        """Every path of the build: its mode, its bytes, and when a file was last changed."""
         found = {}
         for path in sorted(self.out.rglob("*")):
             status = path.lstat()
             content = path.read_bytes() if path.is_file() else None
-            found[str(path.relative_to(self.out))] = (status.st_mode, content, status.st_mtime_ns)
+            changed = 0 if content is None else status.st_mtime_ns
+            found[str(path.relative_to(self.out))] = (status.st_mode, content, changed)
         return found
 
     def contents(self, out: Path | None = None) -> dict[str, tuple[int, bytes | None]]:
