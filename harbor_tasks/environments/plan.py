@@ -73,7 +73,7 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> Jo
     expected = tuple(
         _expected(source, job_id, task, attempt, warnings) for task in tasks for attempt in range(1, attempts + 1)
     )
-    folder = options.resume if options.resume is not None else options.jobs_dir / job_id
+    folder = (options.resume if options.resume is not None else options.jobs_dir / job_id).absolute()
     kept = {trial.id for trial in read_trials(folder) if _keeps(trial, agent)} if old is not None else set()
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
