@@ -177,18 +177,19 @@ def pythons() -> tuple[Path, ...]:
 
 
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git tracks or would add, in another folder: what a user gets by a clone."""
+def tracked_names() -> list[str]:
+    """What git tracks or would add, relative, without what is deleted in the work tree: what a user gets by a clone."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    return sorted({name for name in names if name and (ROOT / name).is_file()})
+
+
+@pytest.fixture(scope="session")
+def checkout(tracked_names: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of those files in another folder."""
     copy = tmp_path_factory.mktemp("clone") / "harbor-pack"
-    for name in tracked_files(ROOT):
+    for name in tracked_names:
         target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target, follow_symlinks=False)
     return copy
-
-
-def tracked_files(root: Path) -> list[str]:
-    """The files of a checkout that git tracks or would add, relative, without those deleted from the work tree."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
-    return [name for name in names if name and (root / name).is_file()]

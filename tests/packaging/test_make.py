@@ -42,7 +42,7 @@ def test_demo_needs_nothing_but_python_and_make(demo: subprocess.CompletedProces
 
 
 def test_demo_prints_what_the_readme_shows(demo: subprocess.CompletedProcess[str], checkout: Path) -> None:
-    shown = re.search(r"^```\n(.*?)^```", (checkout / "README.md").read_text(), re.M | re.S)
+    shown = re.search(r"^```text\n(.*?)^```", (checkout / "README.md").read_text(), re.M | re.S)
     assert shown
     printed = [line.rstrip() for line in demo.stdout.splitlines()]
     assert [line for line in shown[1].splitlines() if line != "..." and line not in printed] == []
