@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harbor_tasks.environments.evidence import json_lines
-from harbor_tasks.environments.selftest import SelfTestError, self_test
+from harbor_tasks.environments.selftest import LocalHooks, SelfTestError, self_test
 from harbor_tasks.environments.staging import POLICY_FILES, copy_tree, staged_settings
 from harbor_tasks.environments.variables import MACHINE, UnsetError, resolve_value
 from harbor_tasks.errors import AuthorError, MachineError, Problems, printable
@@ -126,7 +126,8 @@ class _Policy:
         self.settings = self.replay.json.loads(text)
         self.env = _hook_env(manifest, scratch, caller) | {"CLAUDE_PROJECT_DIR": str(self.workspace)}
         try:
-            self_test(self.settings, home, self.log, self.workspace, self.env)
+            hooks = LocalHooks(self.settings, self.log, self.workspace, self.env)
+            self_test(self.settings, hooks, cwd=str(self.workspace), home=str(home))
         except SelfTestError as error:
             raise MachineError(f"the policy of {built} does not work here: {error}") from None
 

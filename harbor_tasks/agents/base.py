@@ -7,12 +7,14 @@ business.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harbor_tasks.errors import AuthorError
+from harbor_tasks.resources import resource
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
@@ -35,6 +37,10 @@ class Places:
     instruction: Path
     mcp_config: Path | None = None
     step: str | None = None
+    python: str = sys.executable
+    """The Python that runs the agent's programs."""
+    programs: Path = field(default_factory=lambda: resource("interceptor"))
+    """The folder of the agent's programs."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,10 @@ class Agent(Protocol):
     version: str
     needs_solution: bool
     """It works from the task's ``solution/``, which no other agent gets to see."""
+    solution_files: tuple[str, ...] | None
+    """What it needs of ``solution/``; None is everything."""
+    programs: tuple[str, ...]
+    """The scripts of ``interceptor/`` that it runs."""
     asks_hooks: bool
     """It runs the hooks of the settings, and keeps the key of their model from the commands that it runs."""
 

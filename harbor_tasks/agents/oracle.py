@@ -14,6 +14,8 @@ class OracleAgent:
     name: str = "oracle"
     version: str = __version__
     needs_solution: bool = True
+    solution_files: tuple[str, ...] | None = None
+    programs: tuple[str, ...] = ()
     asks_hooks: bool = False
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:

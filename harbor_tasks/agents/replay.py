@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harbor_tasks.agents.base import Launch, Places, solution_dir
-from harbor_tasks.resources import resource, script_module
+from harbor_tasks.resources import script_module
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
@@ -23,6 +22,8 @@ class ReplayAgent:
     name: str = "replay"
     version: str = script_module("replay").VERSION
     needs_solution: bool = True
+    solution_files: tuple[str, ...] | None = ("replay.json",)
+    programs: tuple[str, ...] = ("replay.py",)
     asks_hooks: bool = True
 
     def __init__(self, manifest: BuildManifest) -> None:
@@ -44,9 +45,9 @@ class ReplayAgent:
         return None
 
     def launch(self, places: Places) -> Launch:
-        """The script with this Python: what the agent's PATH holds is the eval's business."""
+        """The script with a Python of its own: what the agent's PATH holds is the eval's business."""
         argv = [
-            sys.executable, "-I", "-S", str(resource("interceptor", "replay.py")),
+            places.python, "-I", "-S", str(places.programs / "replay.py"),
             "--script", str(places.solution / "replay.json"), "--settings", str(places.settings),
             "--workspace", str(places.workspace), "--transcript", str(places.transcript),
             "--permission-mode", self._mode,

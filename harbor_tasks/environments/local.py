@@ -15,7 +15,7 @@ from typing import Any
 from harbor_tasks.agents.base import Places
 from harbor_tasks.environments.base import InterruptedTrialError, Stop, Trial, TrialPlan
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
-from harbor_tasks.environments.selftest import self_test
+from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
     Staged,
     collect,
@@ -27,8 +27,8 @@ from harbor_tasks.environments.staging import (
     stage_tests,
 )
 from harbor_tasks.environments.trial import Part, Sandbox, TrialRun, run_record
-from harbor_tasks.environments.variables import MODEL, resolve_value, unset_variables
-from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
+from harbor_tasks.environments.variables import MODEL, require_variables, resolve_value
+from harbor_tasks.errors import MachineError
 from harbor_tasks.tasks.manifest import BuildManifest
 
 NEEDED = {"bash": "package bash", "python3": "package python3"}
@@ -58,12 +58,7 @@ class LocalEnvironment:
 
     def prepare(self) -> None:
         """Everything that references name is set, and the programs that hooks and commands need are there."""
-        missing = unset_variables(self._manifest, self._caller)
-        if missing:
-            raise AuthorError(
-                Problem(f"${name} is not set, and {where} needs it", Where(), "export it before the run", code="unset")
-                for name, where in dict.fromkeys(missing)
-            )
+        require_variables(self._manifest, self._caller)
         for program, how in NEEDED.items():
             if shutil.which(program, path=self._caller.get("PATH")) is None:
                 raise MachineError(f"{program} is not on PATH, and trials need it; install the {how}")
@@ -124,7 +119,8 @@ class LocalSandbox:
         """The registered commands of all settings, in the workspace."""
         staged = self.staged
         for settings in {json.dumps(one): one for one in self.settings.values()}.values():
-            self_test(settings, staged.home, staged.log, staged.workspace, staged.env)
+            hooks = LocalHooks(settings, staged.log, staged.workspace, staged.env)
+            self_test(settings, hooks, cwd=str(staged.workspace), home=str(staged.home))
 
     def open(self) -> None:
         """The mark that tells the agent's files from the others."""

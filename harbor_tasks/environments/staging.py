@@ -182,9 +182,16 @@ def _write_mcp(manifest: BuildManifest, scratch: Path, home: Path, caller: Mappi
     """The MCP servers in Claude Code's form, values resolved: so in the scratch folder, which is not kept."""
     if not manifest.mcp_servers:
         return None
+    path = scratch / "mcp.json"
+    _private(path, mcp_config(manifest, str(home), caller))
+    return path
+
+
+def mcp_config(manifest: BuildManifest, home: str, caller: Mapping[str, str]) -> dict[str, Any]:
+    """The eval's MCP servers in Claude Code's form, with the values of references filled in."""
 
     def final(text: str) -> str:
-        return fill_in(text.replace(SANDBOX_HOME, str(home)), caller)
+        return fill_in(text.replace(SANDBOX_HOME, home), caller)
 
     servers: dict[str, Any] = {}
     for server in manifest.mcp_servers:
@@ -195,9 +202,7 @@ def _write_mcp(manifest: BuildManifest, scratch: Path, home: Path, caller: Mappi
         else:
             headers = {name: final(value) for name, value in server.headers.items()}
             servers[server.name] = {"type": "http", "url": final(server.url or ""), "headers": headers}
-    path = scratch / "mcp.json"
-    _private(path, {"mcpServers": servers})
-    return path
+    return {"mcpServers": servers}
 
 
 def _private(path: Path, data: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from harbor_tasks.errors import AuthorError, Problem, Where
 from harbor_tasks.evalspec.envrefs import env_references
 from harbor_tasks.tasks.manifest import BuildManifest
 
@@ -45,6 +46,16 @@ def _look_up(name: str, default: str | None, caller: Mapping[str, str]) -> str:
     if default is None:
         raise UnsetError(name)
     return default
+
+
+def require_variables(manifest: BuildManifest, caller: Mapping[str, str]) -> None:
+    """AuthorError that names every variable that a reference needs and nobody has set."""
+    missing = unset_variables(manifest, caller)
+    if missing:
+        raise AuthorError(
+            Problem(f"${name} is not set, and {where} needs it", Where(), "export it before the run", code="unset")
+            for name, where in dict.fromkeys(missing)
+        )
 
 
 def unset_variables(manifest: BuildManifest, caller: Mapping[str, str]) -> list[tuple[str, str]]:
