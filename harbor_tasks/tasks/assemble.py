@@ -34,7 +34,6 @@ from harbor_tasks.tasks.state import (
     problem_from_json,
     problem_to_json,
     seal_if_needed,
-    stamp_of,
     state_lines,
     unit_of,
 )
@@ -247,11 +246,9 @@ class _Build:
         task = None if case is None else render_task(self.plan, name, case, problems, workspace=workspace)
         if task is None or problems.errors:
             return Done(index, tuple(problems))
-        written = self.output.put(name.directory, task.files, owned=name.directory in self.owned)
+        written, stamp = self.output.put(name.directory, task.files, owned=name.directory in self.owned)
         if workspace is not None:
             shutil.rmtree(self.output.staging / f"workspace-{index}", ignore_errors=True)
-        place = self.output.staging / "tasks" if written else self.output.out
-        stamp = stamp_of([("tree", f"{place}/{name.directory}")])
         return Done(index, tuple(problems), task.digest, written, inputs, stamp)
 
     def commit(self, done: list[Done]) -> BuildReport:

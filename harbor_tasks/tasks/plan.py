@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 SANDBOX_HOME = "/opt/harbor-pack"
@@ -56,7 +57,16 @@ class TaskPlan:
 def made(path: str, content: bytes | str, mode: int = 0o644) -> TaskFile:
     """A file with this content; ValueError (UnicodeEncodeError) for text that cannot be written as UTF-8."""
     data = content.encode("utf-8") if isinstance(content, str) else content
-    return TaskFile(path, data, mode, hashlib.sha256(data).hexdigest())
+    return TaskFile(path, data, mode, sha256_of(data) if len(data) < _WORTH_KEEPING else _kept_sha256(data))
+
+
+def sha256_of(data: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+_WORTH_KEEPING = 4096
+_kept_sha256 = lru_cache(maxsize=16)(sha256_of)  # large files that are made are scripts, the same in every task
 
 
 def digest_of(files: Iterable[TaskFile]) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from harbor_tasks.errors import AuthorError, Problems
@@ -32,6 +32,7 @@ from harbor_tasks.tasks.plan import (
     TaskPlan,
     digest_of,
     made,
+    sha256_of,
 )
 from harbor_tasks.tasks.runtime import image_tag
 from harbor_tasks.tasks.skills import MissingSkill, missing_skills, report_missing
@@ -161,7 +162,7 @@ def for_each_step(ev: Eval, files: Iterable[TaskFile]) -> Iterator[TaskFile]:
     folders = [f"steps/{step.id}/tests" for step in ev.spec.execution.steps] or ["tests"]
     for file in files:
         for folder in folders:
-            yield replace(file, path=f"{folder}/{file.path}")
+            yield TaskFile(f"{folder}/{file.path}", file.content, file.mode, file.sha256)
 
 
 def render_task(
@@ -239,7 +240,7 @@ class _Task:
             loaded = self._loaded(file)
             if loaded.content is not None:
                 hashes[file.path] = loaded.sha256
-            yield replace(loaded, path=FILES + file.path)
+            yield TaskFile(FILES + file.path, loaded.content, loaded.mode, loaded.sha256)
         yield from for_each_step(self.plan.ev, [made("initial.json", json_text(dict(sorted(hashes.items()))))])
 
     def instructions(self) -> Iterator[TaskFile]:
@@ -283,7 +284,7 @@ class _Task:
     def solution(self) -> Iterator[TaskFile]:
         """`solution/`, and with steps also theirs: Harbor's oracle takes a step's own folder if there is one."""
         steps = [part.step for part in self.plan.instructions if part.step is not None]
-        shared = [f for f in self.case.solution if PurePosixPath(f.path).parts[0] not in steps]
+        shared = [f for f in self.case.solution if f.path.split("/", 1)[0] not in steps]
         for file in shared:
             self._not_harborignore(file)
             yield self._loaded(_of_case(file, f"solution/{file.path}"))
@@ -322,7 +323,7 @@ class _Task:
         return data["steps"] if steps else data
 
     def _not_harborignore(self, file: CaseFile) -> None:
-        if PurePosixPath(file.path).name == ".harborignore":
+        if file.path.endswith(".harborignore"):
             message = "would hide files of the task from Harbor"
             self.problems.error(message, file.source, case=self.case.id, code="harborignore")
 
@@ -331,12 +332,12 @@ class _Task:
         if file.content is None or file.sha256:
             return file
         if isinstance(file.content, bytes):
-            return replace(file, sha256=hashlib.sha256(file.content).hexdigest())
+            return replace(file, sha256=sha256_of(file.content))
         try:
             with open(file.content, "rb", buffering=0) as stream:  # noqa: PTH123 - the quick way, once for each file
                 data = stream.read(IN_MEMORY_BYTES + 1)
                 if len(data) <= IN_MEMORY_BYTES:
-                    return TaskFile(file.path, data, file.mode, hashlib.sha256(data).hexdigest())
+                    return TaskFile(file.path, data, file.mode, sha256_of(data))
                 stream.seek(0)
                 return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
         except OSError as error:

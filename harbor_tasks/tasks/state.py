@@ -216,11 +216,16 @@ def seal_if_needed(watches: Iterable[Watch], changed: int, at: int) -> str:
 
 def stamp_of(watches: Iterable[Watch]) -> tuple[str, int]:
     """The stamp of a unit and the time of its latest change, in nanoseconds since the epoch."""
+    return stamp_of_entries((how, _entries(how, path)) for how, path in watches)
+
+
+def stamp_of_entries(watched: Iterable[tuple[str, Iterable[Entry]]]) -> tuple[str, int]:
+    """As `stamp_of`, for what is known to be there: how each is watched, and its entries in any order."""
     found = hashlib.blake2b(digest_size=16)
     changed = 0
-    for how, path in watches:
+    for how, entries in watched:
         lines = [how]
-        for name, s, more in _entries(how, path):
+        for name, s, more in entries:
             if s is None:
                 lines.append(f"{name}\0{more}")
                 continue

@@ -14,13 +14,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile
-from harbor_tasks.tasks.state import TaskState, read_state
+from harbor_tasks.tasks.state import Entry, TaskState, read_state, stamp_of, stamp_of_entries
 
 _NEW = "new-"
 _PENDING = "pending.json"
@@ -126,13 +126,15 @@ class Output:
         """What lies in the folder and belongs to no build of ours."""
         return sorted(name for name in os.listdir(self.out) if name != BUILD_DIR and name not in owned)  # noqa: PTH208
 
-    def put(self, directory: str, files: Iterable[TaskFile], *, owned: bool) -> bool:
-        """Write a task into the staging folder; False when the one that is in place is the same already."""
-        files = tuple(files)
-        if owned and same(self.out / directory, files):
-            return False
-        write_files(self.staging / "tasks" / directory, files)
-        return True
+    def put(self, directory: str, files: Sequence[TaskFile], *, owned: bool) -> tuple[bool, tuple[str, int]]:
+        """Write a task into the staging folder, unless the one that is in place is the same already.
+
+        Whether it was written, and its stamp with the time of its latest change.
+        """
+        place = self.out / directory
+        if owned and same(place, files):
+            return False, stamp_of([("tree", str(place))])
+        return True, stamp_of_entries([("tree", write_files(self.staging / "tasks" / directory, files))])
 
     def put_meta(self, name: str, files: Iterable[TaskFile]) -> None:
         """Write a folder of ``.harbor-pack`` into the staging folder, unless it is there already or is to be none."""
@@ -185,11 +187,12 @@ class Output:
         beside.replace(self.meta / name)
 
 
-def write_files(root: Path, files: Iterable[TaskFile]) -> None:
-    """Write files below a new folder, with exactly their modes (given a umask of 022)."""
+def write_files(root: Path, files: Iterable[TaskFile]) -> list[Entry]:
+    """Write files below a new folder, with exactly their modes (given a umask of 022); what is there now."""
     base = str(root)
     os.makedirs(base)  # noqa: PTH103 - this loop makes tens of thousands of files
     made = {""}
+    entries: list[Entry] = []
     for file in files:
         folder = file.path if file.content is None else file.path.rpartition("/")[0]
         if folder not in made:
@@ -202,8 +205,11 @@ def write_files(root: Path, files: Iterable[TaskFile]) -> None:
                 _write_all(handle, file.content)
             else:
                 _copy(file.content, handle, file.sha256)
+            entries.append((file.path, os.fstat(handle), ""))
         finally:
             os.close(handle)
+    entries += [(folder, None, "/") for folder in made if folder]
+    return entries
 
 
 def _make_folder(base: str, folder: str, made: set[str]) -> None:
