@@ -154,8 +154,8 @@ def _tls_of_environment() -> Tls | None:
 
 
 def _tls_below(folder: Path, *, verify: bool) -> Tls | None:
-    files = [path if (path := folder / name).is_file() else None for name in ("ca.pem", "cert.pem", "key.pem")]
-    return Tls(*files, verify=verify) if any(files) else None
+    ca, cert, key = (path if (path := folder / name).is_file() else None for name in ("ca.pem", "cert.pem", "key.pem"))
+    return Tls(ca, cert, key, verify) if ca or cert or key else None
 
 
 def find_engine(host: str | None = None) -> Engine:

@@ -1,0 +1,360 @@
+"""Makes an eval's image, or finds that it is there: its own base if it has a Dockerfile, the runtime, the eval's layer.
+
+Each of the three is named after its inputs and labelled with them (``harbor-pack.content``), so what did not change is
+not built: a changed skill costs one layer, a second eval on the same base costs no runtime.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
+from harbor_tasks.images.bases import Base, find_base, is_pinned, local_base, short
+from harbor_tasks.images.builder import (
+    Engine,
+    OnEvent,
+    Recipe,
+    build,
+    build_with_buildx,
+    engine_errors,
+    has_buildx,
+    image_labels,
+    inspect,
+)
+from harbor_tasks.images.context import listed
+from harbor_tasks.images.dockerfile import Dockerfile, parse
+from harbor_tasks.images.output import BuildFailedError
+from harbor_tasks.images.verify import verify_layer
+from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
+from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile, made
+from harbor_tasks.tasks.runtime import AGENTS, DEFAULT_BASE, files_digest, image_tag, runtime_files
+
+BASE_VARIABLE = "HARBOR_PACK_BASE"
+"""The base of evals that name none, for machines without a registry."""
+_STEP = re.compile(r"Step (\d+)/\d+ : ")
+_OWN_WORD = re.compile(r"harbor-pack( \(this machine\))?: (.*)")
+_NO_SHELL = re.compile(r"/bin/sh\b.*no such file|no such file.*/bin/sh\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """An eval's image on an engine: its tag and id, whether it was built just now, the base that it was made from."""
+
+    tag: str
+    id: str
+    built: bool
+    base: str
+    """As it was asked for, with its digest where one is known."""
+    agents: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The image as plain data."""
+        return {
+            "image": self.tag, "id": self.id, "built": self.built, "base": self.base, "agents": list(self.agents),
+        }  # fmt: skip
+
+
+def ensure_image(
+    built: Path, engine: Engine, *, locked: bool = False, base: str | None = None, agents: Sequence[str] = (),
+    on_event: OnEvent | None = None,
+) -> ImageRef:  # fmt: skip
+    """The image of the eval whose tasks ``built`` holds, built if it is not there with the same content.
+
+    ``locked`` refuses bases that are named by a tag; ``base`` is taken in place of the eval's own; ``agents`` are the
+    programs that must be in it (others may be). AuthorError for a base that lacks what a sandbox needs, or a Dockerfile
+    that does not build; MachineError for the engine, the network, or a builder that is not here.
+    """
+    unknown = sorted(set(agents) - set(AGENTS))
+    if unknown:
+        raise AuthorError(f"there is no agent program {unknown[0]} for images; known are {', '.join(AGENTS)}")
+    manifest = read_manifest(built)
+    plan = _Plan(
+        manifest, built / BUILD_DIR, engine, base, tuple(sorted(set(agents))), on_event or (lambda _line: None)
+    )
+    if locked:
+        plan.check_locked()
+    if plan.as_it_is:
+        found = find_base(engine, manifest.image, plan.on_event)
+        return ImageRef(manifest.image, found.id, False, str(found))
+    plan.check_tag()
+    there = plan.existing()
+    if there is not None:
+        return there
+    with _alone():
+        return plan.existing() or plan.make()  # another process may have made it while we waited
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One eval's image on one engine."""
+
+    manifest: BuildManifest
+    meta: Path
+    engine: Engine
+    base_option: str | None
+    agents: tuple[str, ...]
+    on_event: OnEvent
+
+    @property
+    def as_it_is(self) -> bool:
+        """The author's image is used unchanged."""
+        return not self.manifest.sandbox.sealed and self.manifest.sandbox.image is not None
+
+    @cached_property
+    def layer(self) -> tuple[TaskFile, ...]:
+        return listed(self.meta / "layer")
+
+    @cached_property
+    def context(self) -> tuple[TaskFile, ...]:
+        """The files of the author's own base."""
+        return listed(self.meta / "base")
+
+    @cached_property
+    def dockerfile(self) -> Dockerfile | None:
+        """The author's Dockerfile."""
+        name = self.dockerfile_name
+        if name is None:
+            return None
+        try:
+            return parse((self.meta / "base" / name).read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            raise AuthorError(f"{self.meta / 'base' / name}: cannot be read; build the eval again") from None
+
+    @property
+    def dockerfile_name(self) -> str | None:
+        path = self.manifest.sandbox.dockerfile
+        return None if path is None else path.rpartition("/")[2]
+
+    @property
+    def base_reference(self) -> str:
+        """The base image that is asked for: the option, the eval's own, this machine's, the default."""
+        if self.base_option is not None and self.dockerfile_name is not None:
+            raise AuthorError("--base: the base of this eval is its own Dockerfile; change its FROM")
+        named = self.base_option or self.manifest.sandbox.image
+        return named or os.environ.get(BASE_VARIABLE) or DEFAULT_BASE
+
+    def check_locked(self) -> None:
+        """Every base must be named by digest; the message gives the digest that it has now."""
+        if self.dockerfile is not None:
+            references = [
+                (f"{self.manifest.sandbox.dockerfile}:{n}: ", text) for n, text in self.dockerfile.references()
+            ]
+        else:
+            references = [("", self.base_reference)]
+        for place, reference in references:
+            if not is_pinned(reference):
+                found = local_base(self.engine, reference)
+                pinned = found and (found.digest or found.id)
+                how = f"it is {pinned} now" if pinned else "name it by its digest (name@sha256:…)"
+                raise AuthorError(f"{place}--locked: the base {reference} is a tag, which may move; {how}")
+
+    def check_tag(self) -> None:
+        """The folder must hold what its image is named after: a tag that is right for other files would be a lie."""
+        if image_tag(self.manifest.name, self.manifest.sandbox, self.layer, self.context) != self.manifest.image:
+            raise AuthorError(
+                f"{self.meta.parent}: its files are not those that its image is named after (changed since, or built "
+                "by another version of harbor-pack); build the eval again"
+            )
+
+    @property
+    def content(self) -> str:
+        """What the image is made of, apart from the agent programs: the tag covers all but a base from outside."""
+        return _hash([self.manifest.image, None if self.dockerfile_name else self.base_reference])
+
+    def existing(self) -> ImageRef | None:
+        """The image, if it is here with the same content, the agents asked for, and a base that did not move."""
+        labels = image_labels(self.engine, self.manifest.image)
+        if labels is None or labels.get("harbor-pack.content") != self.content:
+            return None
+        has = tuple(labels.get("harbor-pack.agents", "").split())
+        if not set(self.agents) <= set(has):
+            return None
+        identity = self._identity()
+        if identity is not None and identity != labels.get("harbor-pack.base-id"):
+            return None
+        found = inspect(self.engine, self.manifest.image)
+        identifier = "" if found is None else str(found["Id"])
+        return ImageRef(self.manifest.image, identifier, False, labels.get("harbor-pack.base", ""), has)
+
+    def _identity(self) -> str | None:
+        """What the base is now, by ids; None when it is not here to be asked."""
+        if self.dockerfile is None:
+            found = local_base(self.engine, self.base_reference)
+            return None if found is None else found.id
+        found_all = [local_base(self.engine, reference) for _line, reference in self.dockerfile.references()]
+        ids = [found.id for found in found_all if found is not None]
+        return None if len(ids) < len(found_all) else _hash([files_digest(self.context).hex(), *ids])
+
+    def make(self) -> ImageRef:
+        """Build what is missing of base, runtime and eval image."""
+        if self.dockerfile is None:
+            base = find_base(self.engine, self.base_reference, self.on_event)
+            identity = base.id
+        else:
+            base = self._own_base(self.dockerfile)
+            identity = str(self._identity())
+        self.on_event(f"base {base}")
+        # An author's Dockerfile that is not to be sealed stays what it is.
+        below = base.id if self.dockerfile is not None and not self.manifest.sandbox.sealed else self._runtime(base)
+        labels = _labels("image", self.content) | {
+            "harbor-pack.base": str(base), "harbor-pack.base-id": identity, "harbor-pack.agents": " ".join(self.agents),
+        }  # fmt: skip
+        lines = [f"FROM {below}", f"WORKDIR {self.manifest.sandbox.workdir}"]
+        lines += [f"COPY layer/ {SANDBOX_HOME}/layer/"] if self.layer else []
+        # In one step: the engine would make one of each.
+        lines.append("LABEL " + " ".join(f"{name}={json.dumps(text)}" for name, text in labels.items()))
+        files = (made("Dockerfile", "\n".join(lines) + "\n"), *(replace(f, path=f"layer/{f.path}") for f in self.layer))
+        recipe = Recipe(self.manifest.image, files)
+        identifier = self._build(recipe, "the eval's image")
+        verify_layer(self.engine, identifier, f"{SANDBOX_HOME}/layer", self.layer)
+        return ImageRef(recipe.tag, identifier, True, str(base), self.agents)
+
+    def _own_base(self, dockerfile: Dockerfile) -> Base:
+        """The image of the author's Dockerfile."""
+        path = self.manifest.sandbox.dockerfile or ""
+        if dockerfile.buildkit and not has_buildx(self.engine):
+            line, name = dockerfile.buildkit[0]
+            raise AuthorError(
+                f"{path}:{line}: {name} needs BuildKit; install Docker's buildx plug-in (docker/plugins.sh), or write "
+                "the Dockerfile without it"
+            )
+        for _line, reference in dockerfile.references():
+            find_base(self.engine, reference, self.on_event)
+        content = _hash(["base", self.dockerfile_name, str(self._identity())])
+        tag = f"harbor-pack/base:{content[:16]}"
+        if not self._is_here(tag, content):
+            recipe = Recipe(tag, self.context, str(self.dockerfile_name), labels=_labels("base", content))
+            self._build(recipe, path, dockerfile)
+        found = local_base(self.engine, tag)
+        if found is None:
+            raise MachineError(f"the container engine has lost the image {tag} that was just built")
+        return Base(path, found.id, None)
+
+    def _runtime(self, base: Base) -> str:
+        """The id of the runtime image on this base, with the agents that are asked for."""
+        files = runtime_files()
+        content = _hash(["runtime", files_digest(files).hex(), base.id, *self.agents])
+        tag = f"harbor-pack/runtime:{content[:16]}"
+        found = inspect(self.engine, tag) if self._is_here(tag, content) else None
+        if found is not None:
+            return str(found["Id"])
+        args = {"BASE": base.id, "AGENTS": " ".join(self.agents), "STAGE": content[:16]}
+        if self.agents:
+            args["NPM_CONFIG_REGISTRY"] = os.environ.get("npm_config_registry", "")  # noqa: SIM112 - npm's own spelling
+            files = (*files, made("certificates.pem", _certificates()))
+        labels = _labels("runtime", content) | {"harbor-pack.agents": args["AGENTS"]}
+        try:
+            return self._build(Recipe(tag, files, args=args, labels=labels), "the runtime image")
+        finally:
+            self._drop_stage(content[:16])
+
+    def _is_here(self, tag: str, content: str) -> bool:
+        return (image_labels(self.engine, tag) or {}).get("harbor-pack.content") == content
+
+    def _build(self, recipe: Recipe, what: str, dockerfile: Dockerfile | None = None) -> str:
+        """Build one image; an image of the same name that was made of something else goes."""
+        old = inspect(self.engine, recipe.tag)
+        step = 0
+
+        def on_line(line: str) -> None:
+            nonlocal step
+            found = _STEP.match(line)
+            if found is not None:
+                step = int(found[1])
+                if "LABEL harbor-pack" not in line:
+                    self.on_event(line)
+
+        self.on_event(f"building {recipe.tag} ({what})")
+        use_buildx = dockerfile is not None and bool(dockerfile.buildkit)
+        try:
+            identifier = (build_with_buildx if use_buildx else build)(self.engine, recipe, on_line)
+        except BuildFailedError as error:
+            raise _failed(what, error, dockerfile, step) from None
+        if old is not None and old["Id"] != identifier:
+            _remove(self.engine, str(old["Id"]))
+        return identifier
+
+    def _drop_stage(self, stage: str) -> None:
+        """Remove the stage that installed the agents: nothing needs it any more."""
+        with engine_errors("list images"):
+            left = self.engine.client.api.images(filters={"label": f"harbor-pack.stage={stage}", "dangling": True})
+        for image in left:
+            _remove(self.engine, image["Id"])
+
+
+def _failed(what: str, error: BuildFailedError, dockerfile: Dockerfile | None, step: int) -> HarborPackError:
+    """Whose fault a failed build is, in words: the author's base or Dockerfile, or this machine."""
+    for line in error.tail:
+        found = _OWN_WORD.search(line)
+        if found is not None:
+            return MachineError(found[2]) if found[1] else AuthorError(found[2])
+    tail = "".join(f"\n  {line}" for line in error.tail)
+    if dockerfile is not None:
+        place = what
+        if 0 < step <= len(dockerfile.instructions):
+            place = f"{what}:{dockerfile.instructions[step - 1].line}"
+        return AuthorError(f"{place}: does not build: {error.message}{tail}")
+    if _NO_SHELL.search(error.message):
+        return AuthorError(
+            "the base image has no /bin/sh, and so neither python3 nor a way to install it; take a base that is made "
+            "from Debian or Ubuntu (sandbox.image)"
+        )
+    return MachineError(f"{what} does not build: {error.message}{tail}")
+
+
+def _labels(kind: str, content: str) -> dict[str, str]:
+    return {"harbor-pack": "1", "harbor-pack.kind": kind, "harbor-pack.content": content}
+
+
+def _hash(parts: Sequence[str | None]) -> str:
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()
+
+
+def _remove(engine: Engine, image: str) -> None:
+    """Remove an image by its id, unless something still uses it."""
+    from docker.errors import APIError
+
+    try:
+        engine.client.api.remove_image(image)
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise MachineError(f"the container engine cannot remove the image {short(image)}: {error}") from None
+
+
+def _certificates() -> bytes:
+    """The authorities that the caller's npm trusts besides its own."""
+    for variable in ("NODE_EXTRA_CA_CERTS", "npm_config_cafile"):
+        path = os.environ.get(variable)
+        if path:
+            try:
+                return Path(path).read_bytes()
+            except OSError as error:
+                raise MachineError(f"{variable}={path}: cannot be read ({error.strerror})") from None
+    return b""
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process of this user builds at a time, so that two at once do not build the same image twice."""
+    cache = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
+    folder = Path(cache).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "images.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:  # no place for a lock: the second build is merely for nothing
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
