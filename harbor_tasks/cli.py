@@ -200,6 +200,36 @@ def run(
 
 
 @app.command()
+def image(
+    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
+    locked: Annotated[bool, typer.Option("--locked", help="refuse a base that is named by a tag")] = False,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="REF", help="take this base in place of the eval's own")
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option("--agent", metavar="NAME", help="put this agent's program in: claude-code, codex (repeatable)"),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="URL", help="the container engine's address")] = None,
+    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
+    as_json: Json = False,
+) -> None:
+    """Make the eval's image, named after its content; one that is there already is left as it is."""
+    from harbor_tasks.environments.engine import find_engine
+    from harbor_tasks.images import ensure_image
+
+    agents = tuple(name for name in agent or () if name != "none")
+    tasks = built_tasks(source, jobs_dir, ())
+    with find_engine(host) as engine:
+        complain(f"engine: {engine.endpoint}")
+        made = ensure_image(tasks, engine, locked=locked, base=base, agents=agents, on_event=complain)
+    if as_json:
+        print_json(made.as_json())
+        return
+    print(f"{made.tag}: {'built' if made.built else 'nothing changed'}, on {made.base}")
+
+
+@app.command()
 def probe(
     source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
     environment: Annotated[str, typer.Option("--env", metavar="NAME", help="where: local")] = "local",
