@@ -381,5 +381,4 @@ def json_text(data: dict[str, Any] | list[Any]) -> str:
     return "[\n" + ",\n".join(map(_line, data)) + "\n]\n"
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+_line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: json.dumps makes one for each call
