@@ -33,6 +33,7 @@ import os
 import queue
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -54,6 +55,7 @@ WALKED = 20000  # files that Glob and Grep look at
 EDITORS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 READERS = ("Read", "Glob", "Grep")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")  # reach hooks, never commands or servers
+PREFIX = "CLAUDE_CODE_SHELL_PREFIX"  # names a program that is started with a whole command, of Bash or a hook
 DECISIONS = ("allow", "ask", "defer", "deny")  # the later one wins
 HOOK_TYPES = ("command", "http", "prompt", "agent", "mcp_tool")
 SCHEMAS: dict[str, dict[str, Any]] = {  # required fields and their types
@@ -223,9 +225,10 @@ def _run_hook(hook: dict[str, Any], event: str, payload: dict[str, Any], cwd: st
     limit = hook.get("timeout", HOOK_SECONDS)
     try:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", hook["command"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=cwd, env=env, start_new_session=True,
-        )
+            [env[PREFIX], hook["command"]] if env.get(PREFIX) else ["/bin/sh", "-c", hook["command"]],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=env,
+            start_new_session=True,
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         return _open("hook did not start: %s" % error)
     try:
@@ -271,9 +274,16 @@ def end_group(process: Any) -> None:
     """End a process that was started in a session of its own, and whatever is still in that session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
+    except PermissionError:  # the prefix made it another user's: this user has to end it
+        prefix = os.environ.get(PREFIX)
+        if prefix:
+            subprocess.call([prefix, "kill -KILL -- -%d" % process.pid], stderr=subprocess.DEVNULL)
     except OSError:
         pass
-    process.wait()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:  # not ours to end: a hook that hangs, as another user
+        pass
 
 
 # ---------------------------------------------------------------------------------------------------- permissions
@@ -464,8 +474,10 @@ class Tools:
             self.background.append(self._shell(given["command"], env)[0])
             text = "Command running in background with ID: bash_%d" % len(self.background)
             return Result({"stdout": "", "stderr": "", "interrupted": False, "isImage": False}, text)
-        handle, note = tempfile.mkstemp()
-        os.close(handle)
+        folder = tempfile.mkdtemp()
+        note = os.path.join(folder, "cwd")
+        if env.get(PREFIX):
+            os.chmod(folder, 0o777)  # noqa: S103 - the command may run as another user
         try:
             leave = "trap %s EXIT; " % shlex.quote("pwd -P >%s" % shlex.quote(note))
             process, streams = self._shell(given["command"], env, leave)
@@ -477,7 +489,7 @@ class Tools:
                 raise ToolError("Command timed out after %gs\n%s" % (limit, text)) from None
             self._follow(note)
         finally:
-            os.unlink(note)
+            shutil.rmtree(folder, ignore_errors=True)
         out, err = (stream.text().rstrip("\n") for stream in streams)
         if code:
             text = "\n".join(part for part in (out, err) if part)
@@ -485,15 +497,20 @@ class Tools:
         return shown_bash({"stdout": out, "stderr": err, "interrupted": False, "isImage": False})
 
     def _shell(self, command: str, env: dict[str, str], before: str = "") -> tuple[Any, list[Drain]]:
+        argv = ["bash", "-c", before + 'eval "$1"', "bash", command]
+        if env.get(PREFIX):
+            argv = [env[PREFIX], before + "eval " + shlex.quote(command)]
         process = subprocess.Popen(
-            ["bash", "-c", before + 'eval "$1"', "bash", command], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.cwd, env=env, start_new_session=True,
-        )
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.cwd, env=env,
+            start_new_session=True,
+        )  # fmt: skip
         return process, [Drain(process.stdout), Drain(process.stderr)]
 
     def _follow(self, note: str) -> None:
-        with open(note, encoding="utf-8", errors="surrogateescape") as file:
-            where = file.read().rstrip("\n")
+        try:
+            where = read_text(note, "surrogateescape").rstrip("\n")
+        except (OSError, ToolError):  # the command ended its shell by a signal, or closed its files
+            where = ""
         if where and os.path.isdir(where):
             self.cwd = where
         if not os.path.isdir(self.cwd):
@@ -651,7 +668,7 @@ def shown_file(response: dict[str, Any]) -> Result:
     return Result(response, text[:SHOWN])
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, errors: str = "replace") -> str:
     """A file as text; only regular files are opened, so a FIFO cannot hang the session."""
     try:
         mode = os.stat(path).st_mode
@@ -660,7 +677,7 @@ def read_text(path: str) -> str:
     if not stat.S_ISREG(mode):
         raise ToolError("Not a regular file: %s" % path)
     with open(path, "rb") as file:
-        return file.read(FILE_BYTES).decode("utf-8", "replace")
+        return file.read(FILE_BYTES).decode("utf-8", errors)
 
 
 def write_text(path: str, text: str) -> None:
