@@ -29,7 +29,8 @@ def can_fork() -> bool:
 def share(work: Callable[[int], T], count: int, processes: int) -> Iterator[T]:
     """``work(0) … work(count - 1)``, in any order, by this many processes; their results as they come.
 
-    MachineError when a process dies. However the caller leaves, no process is left behind.
+    What ``work`` raises is raised here; MachineError when a process dies. However the caller leaves, no process is
+    left behind.
     """
     if processes <= 1 or count < 2 or not can_fork():
         yield from map(work, range(count))
@@ -58,7 +59,13 @@ def _serve(work: Callable[[int], Any], numbers: Sequence[int], writer: int) -> N
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with os.fdopen(writer, "wb") as pipe:
             for start in range(0, len(numbers), BATCH):
-                _send(pipe, [work(number) for number in numbers[start : start + BATCH]])
+                try:
+                    batch = [work(number) for number in numbers[start : start + BATCH]]
+                except Exception as error:  # noqa: BLE001 - it is raised again by the parent
+                    error.add_note(traceback.format_exc())
+                    _send(pipe, error)
+                    break
+                _send(pipe, batch)
             _send(pipe, None)
         code = 0
     except BrokenPipeError:
@@ -93,6 +100,8 @@ def _results(children: dict[int, int]) -> Iterator[Any]:
                     break
                 batch = pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - from our own child
                 data = data[end:]
+                if isinstance(batch, Exception):
+                    raise batch
                 if batch is None:
                     poller.unregister(reader)
                     del waiting[reader]

@@ -40,7 +40,9 @@ from harbor_tasks.tasks.task_toml import NotWritableError, TaskToml, has_step_en
 from harbor_tasks.tasks.templates import render_arguments, render_task_file
 from harbor_tasks.tasks.workspace import check_layer, check_made
 
-IN_MEMORY_BYTES = 1 << 20
+FILE_IN_MEMORY = 256 << 10
+TASK_IN_MEMORY = 16 << 20
+"""Bytes of one file, and of all files of a task, that are held between reading and writing; others are copied."""
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
@@ -202,13 +204,14 @@ def _of_case(file: CaseFile, place: str) -> TaskFile:
     return TaskFile(place, None if file.is_dir else file.source, 0o755 if file.is_dir else file.mode)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Task:
-    """One case on its way to a task."""
+    """One case on its way to a task; ``held`` counts the bytes of its files that are in memory."""
 
     plan: EvalPlan
     case: Case
     problems: Problems
+    held: int = 0
 
     def environment(self, workspace: Sequence[TaskFile]) -> Iterator[TaskFile]:
         """`environment/`: the policy, input and answers, the case's workspace."""
@@ -335,8 +338,9 @@ class _Task:
             return replace(file, sha256=sha256_of(file.content))
         try:
             with open(file.content, "rb", buffering=0) as stream:  # noqa: PTH123 - the quick way, once for each file
-                data = stream.read(IN_MEMORY_BYTES + 1)
-                if len(data) <= IN_MEMORY_BYTES:
+                data = stream.read(FILE_IN_MEMORY + 1)
+                self.held += len(data)
+                if len(data) <= FILE_IN_MEMORY and self.held <= TASK_IN_MEMORY:
                     return TaskFile(file.path, data, file.mode, sha256_of(data))
                 stream.seek(0)
                 return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harbor_tasks.tasks.conformance import LINT_EXEMPT, faults_of, faults_on_disk
+from harbor_tasks.tasks.manifest import read_manifest
 from harbor_tasks.tasks.plan import TaskFile, made
 
 if TYPE_CHECKING:
@@ -70,6 +73,39 @@ def test_paths_that_cannot_all_be_written_are_found_before_they_are() -> None:
     said = " | ".join(faults_of(files))
     for part in ("a is both a file and a folder", "two files are to lie at c", "../up is no plain", "/abs is no plain"):
         assert part in said
+
+
+@pytest.mark.harbor
+def test_harbor_takes_hostile_cases_and_finds_our_digest(author: Author, harbor_bin: Path) -> None:
+    author.eval(name="My Eval/v1", description='tri """ back\\slash \u2028 \x7f')
+    for case_id in ("a..b", "CON", "-rf", "Größe 42 (Final)", "x" * 160, 'it\'s "q" $HOME'):
+        author.case(case_id, prompt="$(id) `id` \"'\\")
+        author.write(f"cases/{case_id}/files/docker-compose.yaml", "x")
+        author.write(f"cases/{case_id}/files/old.pyc", "x")
+        author.write(f"cases/{case_id}/solution/solve.sh~", "x")
+    author.build()
+    done = subprocess.run(
+        [harbor_bin.parent / "python", "-c", ASK_HARBOR, author.out], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    tasks = read_manifest(author.out).tasks
+    assert {name: answer["digest"] for name, answer in answers.items()} == {task.name: task.digest for task in tasks}
+    assert {rule for answer in answers.values() for rule in answer["findings"]} <= set(LINT_EXEMPT)
+
+
+ASK_HARBOR = """
+import json, sys
+from pathlib import Path
+from harbor.lint.task import lint_task
+from harbor.models.task.task import Task
+from harbor.publisher.packager import Packager
+answers = {}
+for path in sorted(Path(sys.argv[1]).glob("[!.]*")):
+    digest = Packager.compute_content_hash(path)[0]
+    answers[Task(path).name] = {"digest": digest, "findings": [f.rule.value for f in lint_task(path)]}
+print(json.dumps(answers))
+"""
 
 
 def test_each_exemption_from_harbors_lint_has_its_reason() -> None:

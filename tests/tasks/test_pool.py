@@ -50,6 +50,18 @@ def test_a_process_that_dies_is_said_and_the_others_are_ended() -> None:
     assert children() == []
 
 
+def test_what_the_work_raises_is_raised_here_with_where_it_came_from() -> None:
+    def work(number: int) -> int:
+        if number == 7:
+            raise OSError(28, "No space left on device", "/some/file")
+        return number
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        list(share(work, 100, 3))
+    assert "in work" in "".join(caught.value.__notes__)
+    assert children() == []
+
+
 def test_leaving_early_ends_all_processes() -> None:
     def work(number: int) -> int:
         time.sleep(0.01)
