@@ -6,7 +6,7 @@ Exit codes (DESIGN.md, Job): 130 interrupted; 2 the author's input; 3 this machi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -103,9 +103,12 @@ class Problems:
         """The problems that do not stop the command."""
         return [p for p in self._items if p.level == "warning"]
 
-    def strict(self, *codes: str) -> None:
-        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``."""
-        self._items = [replace(p, level="error") if not codes or p.code in codes else p for p in self._items]
+    def strict(self, *codes: str, but: Collection[str] = ()) -> None:
+        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``; never those with one of ``but``."""
+        self._items = [
+            replace(p, level="error") if (not codes or p.code in codes) and p.code not in but else p
+            for p in self._items
+        ]
 
     def raise_errors(self) -> None:
         """Raise one AuthorError with all errors, if there are any."""

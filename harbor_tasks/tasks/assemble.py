@@ -16,6 +16,7 @@ from pathlib import Path
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, display_path
 from harbor_tasks.evalspec import Eval, list_cases, load_eval, read_case
 from harbor_tasks.evalspec.scan import warn_of_secrets
+from harbor_tasks.policy.lint import ADVICE_CODES
 from harbor_tasks.tasks.build import BuildReport, CheckReport, Matches
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.manifest_of import manifest_of
@@ -85,7 +86,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
         report.cases = len(selection.cases)
         report.not_packed = selection.ev.not_packed
     if strict:
-        problems.strict()
+        problems.strict(but=ADVICE_CODES)
     return report
 
 
@@ -221,7 +222,7 @@ class _Build:
         for one in done:
             self.problems.extend(one.problems)
         if self.request.strict:
-            self.problems.strict()
+            self.problems.strict(but=ADVICE_CODES)
         self.problems.raise_errors()
         return done
 
