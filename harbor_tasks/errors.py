@@ -104,7 +104,7 @@ class Problems:
         return [p for p in self._items if p.level == "warning"]
 
     def strict(self, *codes: str, but: Collection[str] = ()) -> None:
-        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``; never those with one of ``but``."""
+        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``; never one of ``but``."""
         self._items = [
             replace(p, level="error") if (not codes or p.code in codes) and p.code not in but else p
             for p in self._items
