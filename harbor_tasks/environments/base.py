@@ -16,8 +16,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -161,6 +161,8 @@ class RunOptions:
     """The folder of a job to go on with."""
     dry_run: bool = False
     jobs_dir: Path = Path("jobs")
+    host: str | None = None
+    """The container engine's address; without it the engine is found as the `docker` command finds it."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 
@@ -169,7 +171,7 @@ class RunOptions:
 class Event:
     """Something that the user may want to see while a job runs; the text is one line."""
 
-    kind: Literal["job", "warning", "planned", "started", "finished", "interrupted"]
+    kind: Literal["job", "warning", "planned", "ready", "started", "finished", "interrupted"]
     text: str
     trial: Trial | None = None
     done: int = 0
@@ -234,6 +236,12 @@ class Environment(Protocol):
 
     def prepare(self) -> None:
         """Check what trials need of the caller and this machine, before a job exists; AuthorError or MachineError."""
+
+    def ready(self, say: Callable[[str], None]) -> None:
+        """Make what trials need and takes its time, before a job exists; ``say`` gets lines of progress."""
+
+    def opened(self, job: Job, folder: Path) -> AbstractContextManager[None]:
+        """While it is open, trials of the job may run; afterwards nothing of them is left outside its folder."""
 
     def run(self, plan: TrialPlan, stop: Stop) -> Trial:
         """Run one trial to its end and leave nothing behind; faults become the trial's error, never an exception."""

@@ -54,6 +54,7 @@ def run_job(source: Path, options: RunOptions, *, on_event: Callable[[Event], No
         for wanted in plan.todo:
             say(Event("planned", f"would run {_label(wanted, plan)}", total=len(plan.todo)))
         return plan.folder
+    plan.environment.ready(lambda line: say(Event("ready", line)))
     (plan.folder / "trials").mkdir(parents=True, exist_ok=True)
     with job_lock(plan.folder):
         write_record(plan.folder / "job.json", plan.job)
@@ -64,7 +65,8 @@ def run_job(source: Path, options: RunOptions, *, on_event: Callable[[Event], No
 def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
     kept = len(plan.job.expected) - len(plan.todo)
     trials = f"{len(plan.todo)} trial{'s' if len(plan.todo) != 1 else ''}" + (f", {kept} kept" if kept else "")
-    place = plan.environment.name + ("" if plan.environment.sealed else " (not sealed: the agent runs as you)")
+    unsealed = " (not sealed: the agent runs as you)" if plan.environment.name == "local" else " (not sealed)"
+    place = plan.environment.name + ("" if plan.environment.sealed else unsealed)
     text = f"job {display_path(plan.folder)}: {trials}, agent {plan.agent.name}, {place}"
     say(Event("job", text, total=len(plan.todo)))
     if plan.job.not_enforced:
@@ -100,7 +102,7 @@ class _Runner:
             self.todo.put(wanted)
         # daemons: a trial that cannot be ended must not keep an interrupted command from returning
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.plan.parallel)]
-        with _signals(self.stop):
+        with _signals(self.stop), self.plan.environment.opened(self.plan.job, self.plan.folder):
             try:
                 for thread in threads:
                     thread.start()

@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import Places
-from harbor_tasks.environments.base import InterruptedTrialError, Stop, Trial, TrialPlan
+from harbor_tasks.environments.base import InterruptedTrialError, Job, Stop, Trial, TrialPlan
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
 from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
@@ -63,6 +63,13 @@ class LocalEnvironment:
             if shutil.which(program, path=self._caller.get("PATH")) is None:
                 raise MachineError(f"{program} is not on PATH, and trials need it; install the {how}")
         self._caller["PATH"] = real_python_first(self._caller)
+
+    def ready(self, say: Callable[[str], None]) -> None:
+        """This machine is as ready as it will be."""
+
+    def opened(self, job: Job, folder: Path) -> AbstractContextManager[None]:  # noqa: ARG002 - as the others
+        """Trials here share nothing."""
+        return nullcontext()
 
     def run(self, plan: TrialPlan, stop: Stop) -> Trial:
         """One trial, from an empty folder to a finished trial.json; nothing is left running or in /tmp."""

@@ -29,8 +29,9 @@ from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
 from harbor_tasks.tasks.plan import TaskFile, digest_of
 
-PLANNED = ("docker", "harbor")
+PLANNED = ("harbor",)
 """Environments that DESIGN.md names and that do not exist yet."""
+KNOWN = ("local", "docker")
 _FOR_REPORTS = {
     "tool", "name", "description", "runner", "models", "steps", "judges", "reward", "thresholds", "handlers", "sandbox"
 }  # fmt: skip
@@ -56,7 +57,7 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> Jo
     source = source.resolve()
     manifest = read_manifest(source)
     agent = make_agent(options.agent, manifest)
-    environment = _environment(options.environment, manifest, caller)
+    environment = _environment(options, source, manifest, caller)
     old = _old_job(options, agent) if options.resume is not None else None
     tasks, warnings = _tasks(source, manifest, options.cases, old)
     steps = tuple(step.id for step in manifest.steps)
@@ -101,12 +102,17 @@ def task_digest(task: Path) -> str:
     return digest_of(files)
 
 
-def _environment(name: str, manifest: BuildManifest, caller: Mapping[str, str]) -> Environment:
+def _environment(options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str]) -> Environment:
+    name, use = options.environment, f"use --env {' or '.join(KNOWN)}"
     if name == LocalEnvironment.name:
         return LocalEnvironment(manifest, caller)
+    if name == "docker":
+        from harbor_tasks.environments.docker import DockerEnvironment
+
+        return DockerEnvironment(source, manifest, caller, options.host)
     if name in PLANNED:
-        raise AuthorError(f"environment {name}: this version does not run trials there yet; use --env local")
-    raise AuthorError(f"environment {name!r} is not known; use --env local")
+        raise AuthorError(f"environment {name}: this version does not run trials there yet; {use}")
+    raise AuthorError(f"environment {name!r} is not known; {use}")
 
 
 def _old_job(options: RunOptions, agent: Agent) -> Job:

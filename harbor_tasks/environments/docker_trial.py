@@ -1,0 +1,326 @@
+"""One trial's phases in its container: staged and sealed by the task's own setup, then what local does, but inside."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harbor_tasks.agents.base import Launch, Places, solution_dir
+from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
+from harbor_tasks.environments.contained import Ended
+from harbor_tasks.environments.docker_container import AGENT_HOME, CONDUCTOR, Container
+from harbor_tasks.environments.docker_files import Outgoing, unpack
+from harbor_tasks.environments.docker_line import File, Line
+from harbor_tasks.environments.docker_network import check_closed
+from harbor_tasks.environments.evidence import json_lines
+from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
+from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config
+from harbor_tasks.environments.trial import Part, run_record
+from harbor_tasks.environments.variables import MODEL, fill_in, resolve_value
+from harbor_tasks.resources import resource, script_module
+from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
+
+RUN = f"{AGENT_HOME}/run"
+"""What one run of the agent, or of the verifier, is given; emptied between them."""
+SOLUTION, TESTS, AGENT_LOGS, VERIFIER_LOGS = "/solution", "/tests", "/logs/agent", "/logs/verifier"
+"""Harbor's places."""
+PREFIX = "/usr/local/lib/harbor-pack/prefix"
+MANAGED = "/etc/claude-code/managed-settings.json"
+AGENT, AGENT_GID = "agent", 903
+"""The user of the agent program in a sealed sandbox, and its own group."""
+SETUP_SECONDS = 120.0
+LOG_BYTES = 256 << 20
+"""Of a transcript, an interception log or a verifier's folder; a trial with more is not to be trusted."""
+SHOWN_BYTES = 1 << 20
+"""Of the agent's output, what judges are shown."""
+_MODEL_VARIABLES = "HARBOR_PACK_MODEL_"
+
+
+class DockerSandbox:
+    """A trial in a container: the phases of `trial.Sandbox`."""
+
+    def __init__(
+        self, container: Container, plan: TrialPlan, manifest: BuildManifest, caller: Mapping[str, str],
+        warnings: list[str],
+    ) -> None:  # fmt: skip
+        self._container, self._plan, self._manifest, self._caller = container, plan, manifest, caller
+        self._warnings = warnings
+        self._workspace = manifest.sandbox.workdir
+        self._sealed = manifest.sandbox.sealed
+        self._user = AGENT if self._sealed else container.default_user()
+        self._toml = tomllib.loads((plan.task / "task.toml").read_text(encoding="utf-8"))
+        self._logged = 0
+        self.log = plan.folder / "interceptions.jsonl"
+        self.settings: Mapping[str | None, dict[str, Any]] = {}
+
+    @property
+    def _line(self) -> Line:
+        return self._container.line
+
+    # ------------------------------------------------------------------------------------------- before the agent
+
+    def stage(self, stop: Stop) -> None:
+        """Put the task in, let its setup stage and seal it, and look whether it did."""
+        environment = self._plan.task / "environment"
+        with Outgoing() as archive:
+            expected = archive.tree(environment, self._workspace)
+            archive.folder(AGENT_HOME)
+            for program in (CONDUCTOR, *self._plan.agent.programs):
+                archive.tree(resource("interceptor", program), f"{AGENT_HOME}/{program}")
+            self._container.put(archive.finish())
+        self._container.start(stop)
+        _compare(expected, self._line.listing(self._workspace), "did not arrive in the container")
+        self._setup()
+        self._check_staged(expected)
+        self.settings = self._registered()
+        if self._manifest.sandbox.network == "none":
+            check_closed(self._line, self._container.python, self._user)
+
+    def _setup(self) -> None:
+        """The health check of task.toml, as Harbor runs it: it stages, and seals where the image can."""
+        command = self._toml["environment"]["healthcheck"]["command"]
+        given = self._toml["environment"].get("env", {})
+        env = {name: fill_in(value, self._caller) for name, value in given.items() if name.startswith(_MODEL_VARIABLES)}
+        self._as_root(command, env, "setup")
+        marks = self._line.listing(SANDBOX_HOME)
+        if self._sealed and "sealed" not in marks:
+            raise SandboxError("setup did not seal the sandbox: the image lacks the users or sudo (sandbox.sealed)")
+
+    def _as_root(self, command: str, env: dict[str, str], what: str) -> None:
+        said = bytearray()
+        ended = self._line.run(
+            ("/bin/sh", "-c", command), out=said.extend, err=said.extend, env=env, cwd=self._workspace,
+            timeout=SETUP_SECONDS,
+        )  # fmt: skip
+        if ended.why != "exited" or ended.exit_code:
+            how = f"exit code {ended.exit_code}" if ended.why == "exited" else ended.why
+            raise SandboxError(f"{what} failed ({how}): {said.decode('utf-8', 'replace').strip()[-600:]}")
+
+    def _check_staged(self, expected: Mapping[str, tuple[int, int]]) -> None:
+        """The case's files are in the workspace, the policy and the answers are not."""
+        found = self._line.listing(self._workspace)
+        policy = [*POLICY_FILES, "setup", *([".claude/settings.json"] if self._sealed else [])]
+        files = {name[6:]: info for name, info in expected.items() if name.startswith("files/")}
+        left = [name for name in policy if name in found and name not in files]
+        if left:
+            raise SandboxError(f"setup left the policy in the workspace: {', '.join(left)}")
+        _compare(files, found, "is not in the workspace after setup", modes=False)
+
+    def _registered(self) -> dict[str | None, dict[str, Any]]:
+        """The settings that hold, of the task or of each step, as root finds them before the agent starts."""
+        whole = self._json(MANAGED if self._sealed else f"{self._workspace}/.claude/settings.json")
+        steps = [step.id for step in self._manifest.steps]
+        return {None: whole} if not steps else {step: self._of_step(step) or whole for step in steps}
+
+    def _of_step(self, step: str) -> dict[str, Any]:
+        return self._json(f"{SANDBOX_HOME}/steps/{step}/settings.json")
+
+    def _json(self, path: str) -> dict[str, Any]:
+        content = bytearray()
+        if self._line.read(path, content.extend, limit=LOG_BYTES) is None:
+            return {}
+        try:
+            data: dict[str, Any] = json.loads(content)
+        except ValueError as error:
+            raise SandboxError(f"{path} in the sandbox is no JSON: {error}") from None
+        return data
+
+    def self_test(self) -> None:
+        """The registered commands, as the agent's user and in the way in which the agent program starts them."""
+        for settings in {json.dumps(one): one for one in self.settings.values()}.values():
+            hooks = _Hooks(self, settings)
+            self_test(settings, hooks, cwd=self._workspace, home=None if self._sealed else SANDBOX_HOME)
+
+    def open(self) -> None:
+        """Setup's last touch was the mark."""
+
+    # -------------------------------------------------------------------------------------- the agent, the verifier
+
+    def agent(self, part: Part, seconds: float) -> Ended:
+        """The agent's program as its user, its output to disk as it comes; then the end of all other processes."""
+        places = self._places(part)
+        instruction = self._plan.task / (f"steps/{part.id}" if part.id is not None else ".") / "instruction.md"
+        self._step_settings(part)
+        self._give(part, places, instruction)
+        launch = self._plan.agent.launch(places)
+        self._line.folder(AGENT_LOGS, self._user, 0o755)
+        given = instruction.read_bytes() if launch.stdin is not None else b""
+        with File(part.folder / "stdout.txt") as out, File(part.folder / "agent.log") as err:
+            ended = self._line.run(
+                launch.argv, out=out, err=err, user=self._user, cwd=self._workspace, timeout=seconds, given=given,
+                env=self._agent_env(part, launch), umask=0o002 if self._sealed else 0o022,
+            )  # fmt: skip
+        with File(part.transcript) as sink:
+            self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
+        with File(self.log) as sink:
+            self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
+        return ended
+
+    def verify(self, part: Part, log: Path, seconds: float) -> Ended:
+        """tests/test.sh as root, put in place only now."""
+        task = self._plan.task
+        with Outgoing() as archive:
+            archive.tree(task / "tests" if part.id is None else task / "steps" / part.id / "tests", TESTS)
+            archive.folder(RUN, 0o700)
+            archive.content(f"{RUN}/run.json", run_record(part, f"{RUN}/stdout.txt"))
+            archive.content(f"{RUN}/stdout.txt", _head(part.folder / "stdout.txt"))
+            if log.is_file():
+                archive.tree(log, f"{RUN}/interceptions.jsonl")
+            file = archive.finish()
+            self._line.put(file, archive.size, clear=(TESTS, RUN, SOLUTION))
+        self._line.folder(VERIFIER_LOGS, "", 0o700)
+        argv = (
+            "sh", f"{TESTS}/test.sh", "--transcript", f"{AGENT_LOGS}/transcript.jsonl",
+            "--interceptions", f"{RUN}/interceptions.jsonl", "--run", f"{RUN}/run.json",
+        )  # fmt: skip
+        with File(part.folder / "verifier.log") as shown:
+            ended = self._line.run(argv, out=shown, err=shown, cwd=self._workspace, timeout=seconds)
+        self._unpack(VERIFIER_LOGS, part.folder / "verifier", LOG_BYTES)
+        return ended
+
+    def collect(self) -> None:
+        """Copy the workspace into the trial's folder."""
+        target = self._plan.folder / "workspace"
+        target.mkdir()
+        left_out = self._unpack(self._workspace, target, KEPT_BYTES)
+        if left_out:
+            more = " …" if len(left_out) > 5 else ""
+            self._warnings.append(f"not kept of the workspace: {', '.join(left_out[:5])}{more}")
+
+    def _places(self, part: Part) -> Places:
+        agent, root = self._plan.agent, Path(SANDBOX_HOME)
+        settings = MANAGED if self._sealed else f"{self._workspace}/.claude/settings.json"
+        return Places(
+            workspace=Path(self._workspace), home=root, settings=Path(settings),
+            transcript=Path(AGENT_LOGS, "transcript.jsonl"), instruction=Path(RUN, "instruction.md"),
+            solution=Path(SOLUTION if agent.solution_files is None else RUN), step=part.id,
+            mcp_config=Path(RUN, "mcp.json") if self._manifest.mcp_servers else None,
+            python=self._container.python, programs=Path(AGENT_HOME),
+        )  # fmt: skip
+
+    def _give(self, part: Part, places: Places, instruction: Path) -> None:
+        """What the agent works from, readable by it and, in a sealed sandbox, by nothing that the model runs."""
+        agent, gid = self._plan.agent, AGENT_GID if self._sealed else 0
+        solution = solution_dir(self._plan.task, part.id)
+        with Outgoing() as archive:
+            archive.folder(RUN, 0o750 if self._sealed else 0o755, gid=gid)
+            if instruction.is_file():
+                archive.tree(instruction, str(places.instruction))
+            if places.mcp_config is not None:
+                servers = json.dumps(mcp_config(self._manifest, SANDBOX_HOME, self._caller))
+                archive.content(str(places.mcp_config), servers.encode())
+            if agent.needs_solution and agent.solution_files is None:
+                archive.folder(SOLUTION)
+                archive.tree(solution, SOLUTION)
+            elif agent.needs_solution:
+                for name in agent.solution_files or ():
+                    archive.tree(solution / name, str(places.solution / name))
+            file = archive.finish()
+            self._line.put(file, archive.size, clear=(SOLUTION, RUN))
+
+    def _agent_env(self, part: Part, launch: Launch) -> dict[str, str]:
+        """The eval's variables, then the step's; nothing of the caller's, and in a sealed sandbox no model key."""
+        own = {**self._manifest.execution.env, **(part.step.env if part.step is not None else {})}
+        env = {name: resolve_value(value, self._caller) for name, value in own.items()}
+        if self._sealed:
+            env["CLAUDE_CODE_SHELL_PREFIX"] = PREFIX
+        elif self._plan.agent.asks_hooks:  # as on this machine: which may ask a model
+            env |= {name: self._caller[name] for name in MODEL if name in self._caller}
+        return {**env, **launch.env}
+
+    def _step_settings(self, part: Part) -> None:
+        """A step's own settings, put in place as Harbor does it: by the health check of the step."""
+        for table in self._toml.get("steps", []):
+            if part.id is not None and table.get("name") == part.id and "healthcheck" in table:
+                self._as_root(table["healthcheck"]["command"], {}, f"the set-up of the step {part.id}")
+
+    # ------------------------------------------------------------------------------------------------------- files
+
+    def _fetch(self, path: str, sink: File, offset: int = 0) -> int:
+        """A file of the container from an offset on; its size. One that does not end is not to be trusted."""
+        size = self._line.read(path, sink, limit=LOG_BYTES, offset=offset)
+        if size is not None and size - offset > LOG_BYTES:
+            raise SandboxError(f"{path} in the sandbox has grown beyond {LOG_BYTES >> 20} MB")
+        return offset if size is None else size
+
+    def _unpack(self, path: str, target: Path, limit: int) -> list[str]:
+        with tempfile.TemporaryFile() as archive:
+            left_out = self._line.pack(path, archive.write, limit=limit)
+            archive.seek(0)
+            return [*left_out, *unpack(archive, target)]
+
+    def run_hook(self, command: str, settings: dict[str, Any], payload: bytes) -> tuple[int, bytes, bytes]:
+        """A registered command as the agent program starts it."""
+        out, err = bytearray(), bytearray()
+        env = {**script_module("replay").settings_env(settings), "CLAUDE_PROJECT_DIR": self._workspace}
+        own = self._manifest.execution.env.items()
+        env = {**{name: resolve_value(value, self._caller) for name, value in own}, **env}
+        argv = (PREFIX, command) if self._sealed else ("/bin/sh", "-c", command)
+        ended = self._line.run(
+            argv, out=out.extend, err=err.extend, user=self._user, cwd=self._workspace, timeout=SECONDS, given=payload,
+            env=env,
+        )  # fmt: skip
+        if ended.why != "exited" or ended.exit_code is None:
+            raise SelfTestError(f"the hook did not end ({ended.why})")
+        return ended.exit_code, bytes(out), bytes(err)
+
+    def read_log(self) -> Iterable[dict[str, Any]]:
+        """The lines of the interceptor's log."""
+        content = bytearray()
+        self._line.read(INTERCEPTION_LOG, content.extend, limit=LOG_BYTES)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            return list(json_lines(Path(file.name)))
+
+    def remove_log(self) -> None:
+        """The log of the self-test goes."""
+        self._as_root(f"rm -f {INTERCEPTION_LOG}", {}, "removing the log of the self-test")
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """Hooks that run in the container (`selftest.Hooks`)."""
+
+    sandbox: DockerSandbox
+    settings: dict[str, Any]
+
+    def call(self, command: str, payload: bytes) -> tuple[int, bytes, bytes]:
+        return self.sandbox.run_hook(command, self.settings, payload)
+
+    def logged(self) -> Iterable[dict[str, Any]]:
+        return self.sandbox.read_log()
+
+    def forget(self) -> None:
+        self.sandbox.remove_log()
+
+
+def _compare(
+    expected: Mapping[str, tuple[int, int]], found: Mapping[str, tuple[int, int]], what: str, *, modes: bool = True
+) -> None:
+    """SandboxError that names the first thing that is missing, of another kind or size, or has another mode.
+
+    Without ``modes`` only a file's executable bit counts: setup hands the files to the agent's users.
+    """
+    for name, (mode, size) in expected.items():
+        got = found.get(name)
+        mask = 0o777 if modes else 0o100
+        if got is None or stat.S_IFMT(got[0]) != stat.S_IFMT(mode):
+            raise SandboxError(f"{PurePosixPath(name)} {what}")
+        if got[0] & mask != mode & mask or (stat.S_ISREG(mode) and got[1] != size):
+            raise SandboxError(f"{PurePosixPath(name)} {what} as it was: mode {got[0] & 0o777:o}, {got[1]} bytes")
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(SHOWN_BYTES)
+    except OSError:
+        return b""
