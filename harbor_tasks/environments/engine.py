@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +167,7 @@ def find_engine(host: str | None = None) -> Engine:
     endpoint = find_endpoint(host)
     client = None
     try:
+        _knock(endpoint.address)
         client = docker.DockerClient(
             base_url=endpoint.address, tls=_tls_config(endpoint.tls) or False, timeout=CONNECT_TIMEOUT
         )
@@ -176,7 +178,20 @@ def find_engine(host: str | None = None) -> Engine:
         if client is not None:
             client.close()
         raise MachineError(_nobody(endpoint, error)) from None
+    except (AttributeError, TypeError) as error:  # what the SDK makes of a list where it looks for an object
+        raise MachineError(f"{config_folder() / 'config.json'}: the Docker SDK cannot use it ({error})") from None
     return Engine(client, endpoint, str(version.get("Version", "")), info)
+
+
+def _knock(address: str) -> None:
+    """OSError or ValueError when nobody listens at a socket; the SDK would leave its own open, or take another one."""
+    scheme, _, path = address.partition("://")
+    if scheme == "unix":
+        if not path:
+            raise ValueError("the address names no socket")
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(CONNECT_TIMEOUT)
+            caller.connect(path)
 
 
 def _tls_config(tls: Tls | None) -> TLSConfig | None:

@@ -63,7 +63,7 @@ def find_base(engine: Engine, reference: str, on_event: OnEvent) -> Base:
         if reference.startswith("sha256:"):
             raise MachineError(f"base image {reference}: the engine has no such image, and an id cannot be pulled")
         on_event(f"pulling {reference}")
-        _pull(engine, reference, on_event)
+        _pull(engine, reference)
         base = local_base(engine, reference)
     if base is None:
         raise MachineError(f"base image {reference} was pulled, but the engine does not have it")
@@ -84,13 +84,11 @@ def repository(reference: str) -> str:
     return head if colon and "/" not in tag else name
 
 
-def _pull(engine: Engine, reference: str, on_event: OnEvent) -> None:
+def _pull(engine: Engine, reference: str) -> None:
     from docker.auth import encode_header
     from docker.errors import DockerException
 
     credentials = credentials_for(reference)
-    if credentials.warning:
-        on_event(f"warning: {credentials.warning}")
     api = engine.client.api
     name, at, digest = reference.partition("@")
     tag = digest if at else name[len(repository(name)) + 1 :] or "latest"

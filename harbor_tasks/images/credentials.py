@@ -7,11 +7,14 @@ registry that refuses us makes it an error. What a helper says is never shown.
 
 from __future__ import annotations
 
-import warnings
+import shutil
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harbor_tasks.errors import MachineError
+
+if TYPE_CHECKING:
+    from docker.auth import AuthConfig
 
 DOCKER_HUB = "docker.io"
 
@@ -23,16 +26,6 @@ class Credentials:
     registry: str
     auth: dict[str, Any]
     missing_helper: str | None = None
-
-    @property
-    def warning(self) -> str | None:
-        """One line for a helper that was passed over."""
-        if self.missing_helper is None:
-            return None
-        return (
-            f"credential helper {self.missing_helper} (named in Docker's config.json) is not installed or fails;"
-            f" going on without credentials for {self.registry}"
-        )
 
     def refused(self, doing: str, said: str) -> MachineError:
         """The registry wants credentials."""
@@ -52,20 +45,33 @@ def registry_of(reference: str) -> str:
 
 def credentials_for(reference: str) -> Credentials:
     """The credentials for the registry of this image."""
-    from docker import auth
     from docker.credentials.errors import StoreError
     from docker.errors import DockerException
 
     registry = registry_of(reference)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the SDK's own word about a missing helper; ours is below
-        try:
-            config = auth.load_config()
-        except (DockerException, OSError, ValueError):  # not readable: the same as none, as the docker command takes it
-            return Credentials(registry, {})
-        helper = config.get_credential_store(registry)
-        try:
-            found = config.resolve_authconfig(registry)
-        except (DockerException, StoreError, OSError, ValueError, KeyError):  # the last two: an answer of another shape
-            return Credentials(registry, {}, f"docker-credential-{helper}")
+    missing = missing_helper(reference)
+    if missing is not None:
+        return Credentials(registry, {}, missing)
+    config = _config()
+    try:
+        found = config.resolve_authconfig(registry)
+    except (DockerException, StoreError, OSError, ValueError, KeyError):  # the last two: an answer of another shape
+        return Credentials(registry, {}, f"docker-credential-{config.get_credential_store(registry)}")
     return Credentials(registry, dict(found or {}))
+
+
+def missing_helper(reference: str) -> str | None:
+    """The helper that is configured for the registry of this image and is not installed."""
+    helper = _config().get_credential_store(registry_of(reference))
+    program = f"docker-credential-{helper}"
+    return program if helper and shutil.which(program) is None else None
+
+
+def _config() -> AuthConfig:
+    from docker.auth import AuthConfig
+    from docker.errors import DockerException
+
+    try:
+        return AuthConfig.load_config(None, None)
+    except (DockerException, OSError, ValueError, AttributeError):  # not readable: the docker command takes it for none
+        return AuthConfig({})

@@ -31,6 +31,7 @@ from harbor_tasks.images.builder import (
     inspect,
 )
 from harbor_tasks.images.context import listed
+from harbor_tasks.images.credentials import missing_helper
 from harbor_tasks.images.dockerfile import Dockerfile, parse
 from harbor_tasks.images.output import BuildFailedError
 from harbor_tasks.images.verify import verify_layer
@@ -196,6 +197,7 @@ class _Plan:
 
     def make(self) -> ImageRef:
         """Build what is missing of base, runtime and eval image."""
+        self._say_missing_helpers()
         if self.dockerfile is None:
             base = find_base(self.engine, self.base_reference, self.on_event)
             identity = base.id
@@ -217,6 +219,14 @@ class _Plan:
         identifier = self._build(recipe, "the eval's image")
         verify_layer(self.engine, identifier, f"{SANDBOX_HOME}/layer", self.layer)
         return ImageRef(recipe.tag, identifier, True, str(base), self.agents)
+
+    def _say_missing_helpers(self) -> None:
+        """The docker command and the SDK fail for a helper that is not installed; here it is only said."""
+        references = (
+            [text for _line, text in self.dockerfile.references()] if self.dockerfile else [self.base_reference]
+        )
+        for helper in sorted({helper for text in references if (helper := missing_helper(text)) is not None}):
+            self.on_event(f"warning: the credential helper {helper} of Docker's config.json is not installed; ignored")
 
     def _own_base(self, dockerfile: Dockerfile) -> Base:
         """The image of the author's Dockerfile."""
@@ -251,7 +261,7 @@ class _Plan:
         if self.agents:
             args["NPM_CONFIG_REGISTRY"] = os.environ.get("npm_config_registry", "")  # noqa: SIM112 - npm's own spelling
             files = (*files, made("certificates.pem", _certificates()))
-        labels = _labels("runtime", content) | {"harbor-pack.agents": args["AGENTS"]}
+        labels = _labels("runtime", content) | {"harbor-pack.agents": args["AGENTS"], "harbor-pack.base-id": base.id}
         try:
             return self._build(Recipe(tag, files, args=args, labels=labels), "the runtime image")
         finally:
