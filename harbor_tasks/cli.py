@@ -32,6 +32,9 @@ app = typer.Typer(
 EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
 Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
 Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")
+]
 Cases = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="only this case (repeatable)")]
 
 
@@ -167,7 +170,9 @@ def build(
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
     source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    environment: Annotated[str, typer.Option("--env", metavar="NAME", help="where the trials run: local")] = "local",
+    environment: Annotated[
+        str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker")
+    ] = "local",
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help="who works: oracle (the solutions), replay (recorded calls)")
     ] = "replay",
@@ -178,6 +183,7 @@ def run(
         Path | None, typer.Option("--resume", metavar="JOB", help="go on with this job: finished trials are kept")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
+    host: Host = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
     as_json: Json = False,
 ) -> None:
@@ -187,7 +193,7 @@ def run(
 
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
-        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir,
+        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir, host=host,
     )  # fmt: skip
     tasks = built_tasks(source, jobs_dir, tuple(case or ()))
     try:
@@ -210,7 +216,7 @@ def image(
         list[str] | None,
         typer.Option("--agent", metavar="NAME", help="put this agent's program in: claude-code, codex (repeatable)"),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="URL", help="the container engine's address")] = None,
+    host: Host = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
     as_json: Json = False,
 ) -> None:
@@ -261,6 +267,27 @@ def report(
     path = write_html(job, output)
     print_job(job, as_json)
     complain(f"report: {display_path(path)}")
+
+
+@app.command()
+def clean(
+    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="only what this job left")] = None,
+    host: Host = None,
+    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    as_json: Json = False,
+) -> None:
+    """Remove what killed runs left: containers, networks, temporary folders; never a running job's."""
+    from harbor_tasks.environments.cleaning import clean as clean_up
+
+    report = clean_up(job, jobs_dir=jobs_dir, host=host)
+    if as_json:
+        print_json(report.as_json())
+        return
+    for line in report.removed:
+        print(printable(f"removed {line}"))
+    for line in report.left:
+        print(printable(f"left {line}"))
+    print(f"{plural(len(report.removed), 'thing')} removed")
 
 
 @app.command()

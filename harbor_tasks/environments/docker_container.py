@@ -49,11 +49,15 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 @cache
 def this_host() -> str:
-    """A name for this machine, which tells whose job a container belongs to on an engine that several use."""
+    """A name for this machine, which tells whose job a container belongs to on an engine that several use.
+
+    Containers that were started from one image share the machine's id, and cloned machines the name.
+    """
     try:
-        return Path("/etc/machine-id").read_text(encoding="ascii").strip()[:12] or socket.gethostname()
+        machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()[:12]
     except (OSError, UnicodeDecodeError):
-        return socket.gethostname()
+        machine = ""
+    return f"{socket.gethostname()}-{machine}".rstrip("-")
 
 
 def job_labels(job: str, folder: Path) -> dict[str, str]:
