@@ -62,6 +62,7 @@ class DockerEnvironment:
     def prepare(self) -> None:
         """All variables are set, an engine answers, and it has what the sandbox asks for."""
         require_variables(self._manifest, self._caller)
+        job_network(self._manifest)
         self._engine = find_engine(self._host)
         cpus, has = self._manifest.sandbox.cpus, self._engine.info.get("NCPU")
         if cpus is not None and isinstance(has, int) and 0 < has < cpus:

@@ -117,7 +117,9 @@ class DockerSandbox:
         """The settings that hold, of the task or of each step, as root finds them before the agent starts."""
         whole = self._json(MANAGED if self._sealed else f"{self._workspace}/.claude/settings.json")
         steps = [step.id for step in self._manifest.steps]
-        return {None: whole} if not steps else {step: self._of_step(step) or whole for step in steps}
+        if self._sealed or not steps:  # a step's managed settings differ in their variables only
+            return dict.fromkeys(steps or (None,), whole)
+        return {step: self._of_step(step) or whole for step in steps}
 
     def _of_step(self, step: str) -> dict[str, Any]:
         return self._json(f"{SANDBOX_HOME}/steps/{step}/settings.json")
@@ -150,7 +152,7 @@ class DockerSandbox:
         self._step_settings(part)
         self._give(part, places, instruction)
         launch = self._plan.agent.launch(places)
-        self._line.folder(AGENT_LOGS, self._user, 0o755)
+        self._line.folder(AGENT_LOGS, self._user, 0o700)
         given = instruction.read_bytes() if launch.stdin is not None else b""
         with File(part.folder / "stdout.txt") as out, File(part.folder / "agent.log") as err:
             ended = self._line.run(
@@ -223,7 +225,7 @@ class DockerSandbox:
                 for name in agent.solution_files or ():
                     archive.tree(solution / name, str(places.solution / name))
             file = archive.finish()
-            self._line.put(file, archive.size, clear=(SOLUTION, RUN))
+            self._line.put(file, archive.size, clear=(SOLUTION, RUN, TESTS, VERIFIER_LOGS))
 
     def _agent_env(self, part: Part, launch: Launch) -> dict[str, str]:
         """The eval's variables, then the step's; nothing of the caller's, and in a sealed sandbox no model key."""

@@ -32,7 +32,7 @@ from harbor_tasks.environments.base import (
 from harbor_tasks.environments.contained import run_contained
 from harbor_tasks.environments.plan import JobPlan, plan_job
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
-from harbor_tasks.errors import InterruptedRun, display_path
+from harbor_tasks.errors import InterruptedRun, MachineError, display_path
 from harbor_tasks.evalspec.schema import HookCommand
 
 PATIENCE = 15.0
@@ -102,23 +102,35 @@ class _Runner:
             self.todo.put(wanted)
         # daemons: a trial that cannot be ended must not keep an interrupted command from returning
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.plan.parallel)]
-        with _signals(self.stop), self.plan.environment.opened(self.plan.job, self.plan.folder):
-            try:
-                for thread in threads:
-                    thread.start()
-                self._watch(threads, say)
-            except BaseException:  # the listener failed (a closed pipe): nothing may run on unseen
-                self.stop.ask()
-                self.stop.ask()
-                self._watch(threads, _silent)
-                self._finish("interrupted")
-                raise
-            if not self.stop.wanted and self.plan.todo:
-                self._after_all()
+        fault: MachineError | None = None
+        try:
+            with _signals(self.stop), self.plan.environment.opened(self.plan.job, self.plan.folder):
+                self._run(threads, say)
+        except MachineError as error:  # the environment could not be opened, or not emptied
+            fault = error
+            self.errors.append(str(error))
+        started = any(thread.ident is not None for thread in threads)
+        self._finish("interrupted" if self.stop.wanted or not started else "finished")
         if self.stop.wanted:
-            self._finish("interrupted")
+            if fault is not None:
+                say(Event("warning", str(fault)))
             self._raise_interrupted()
-        self._finish("finished")
+        if fault is not None:
+            raise fault
+
+    def _run(self, threads: list[threading.Thread], say: Callable[[Event], None]) -> None:
+        try:
+            for thread in threads:
+                thread.start()
+            self._watch(threads, say)
+        except BaseException:  # the listener failed (a closed pipe): nothing may run on unseen
+            self.stop.ask()
+            self.stop.ask()
+            self._watch(threads, _silent)
+            self._finish("interrupted")
+            raise
+        if not self.stop.wanted and self.plan.todo:
+            self._after_all()
 
     def _watch(self, threads: list[threading.Thread], say: Callable[[Event], None]) -> None:
         """Pass on what the threads report until all have ended, or have not within the time for it."""
@@ -220,8 +232,10 @@ class _Runner:
     def _raise_interrupted(self) -> None:
         trials = read_trials(self.plan.folder)
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
+        where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
         go_on = (
-            f"{display_path(self.plan.source)} --agent {self.plan.agent.name} --resume {display_path(self.plan.folder)}"
+            f"{display_path(self.plan.source)} {where}--agent {self.plan.agent.name} "
+            f"--resume {display_path(self.plan.folder)}"
         )
         text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
         raise InterruptedJob(self.plan.folder, text)
