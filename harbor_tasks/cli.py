@@ -360,17 +360,20 @@ class progress_bar:  # noqa: N801 - reads as a function in a with statement
     def __init__(self, label: str) -> None:
         self.label = label
         self._progress: Any = None
+        self._bar: Any = None
 
     def __enter__(self) -> Callable[[int, int], None] | None:
-        if not sys.stderr.isatty():
-            return None
-        from rich.console import Console
-        from rich.progress import Progress
+        return self._advance if sys.stderr.isatty() else None
 
-        self._progress = Progress(console=Console(stderr=True), transient=True)
-        self._progress.start()
-        bar = self._progress.add_task(self.label, total=None)
-        return lambda done, total: self._progress.update(bar, completed=done, total=total)
+    def _advance(self, done: int, total: int) -> None:
+        if self._progress is None:  # not before there is progress: the bar's thread would keep a build from forking
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._progress.start()
+            self._bar = self._progress.add_task(self.label, total=total)
+        self._progress.update(self._bar, completed=done, total=total)
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:

@@ -61,7 +61,7 @@ class Problems:
     """Collects all problems of all files, so that the author sees them at once."""
 
     def __init__(self) -> None:
-        self._items: list[Problem] = []
+        self._items: dict[Problem, None] = {}  # in order, each once
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._items)
@@ -85,8 +85,7 @@ class Problems:
 
     def add(self, problem: Problem) -> None:
         """Add a problem once: the same text at the same place is not said again."""
-        if problem not in self._items:
-            self._items.append(problem)
+        self._items.setdefault(problem)
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """Add several problems."""
@@ -105,10 +104,10 @@ class Problems:
 
     def strict(self, *codes: str, but: Collection[str] = ()) -> None:
         """Turn warnings into errors (`--strict`): all, or those with one of ``codes``; never one of ``but``."""
-        self._items = [
+        self._items = dict.fromkeys(
             replace(p, level="error") if (not codes or p.code in codes) and p.code not in but else p
             for p in self._items
-        ]
+        )
 
     def raise_errors(self) -> None:
         """Raise one AuthorError with all errors, if there are any."""
