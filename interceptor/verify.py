@@ -9,7 +9,9 @@ judges see), `ask` (one judge), `compose` (the reward), `put` (files by rename, 
 
 Writes into ``--logs``: ``judges.json``, always; ``reward.json``, a flat object of finite numbers, only when every judge
 that the reward needs reported (of a step before the last also without a reward, since Harbor ends the trial
-where the file is missing). Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is
+where the file is missing). Without ``--interceptions`` also ``interceptions.jsonl`` and, of a sealed sandbox,
+``settings.json``: copies of the log (of a step its own lines) and of the settings in force, which Harbor then brings
+home with the rest. Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is
 none), 2 the verifier itself failed; judges.json then holds ``error``.
 
 What a judge sees as ``outputs`` (keys that are not known in a run are left out):
@@ -58,6 +60,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEALED_HOME = "/opt/harbor-pack"
+AGENT_LOGS = "/logs/agent"
+MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 JUDGE_SECONDS = 60
 MAX_FILES = 20_000
 MAX_TEXT = 1 << 20  # bytes of one file, of standard output
@@ -80,12 +84,13 @@ class VerifierError(Exception):
 # ---- the run: transcript and interception log ----
 
 
-def json_lines(path: Optional[str]) -> Tuple[List[Json], int]:
+def json_lines(path: Optional[str], offset: int = 0) -> Tuple[List[Json], int]:
     """The objects of a file with one JSON object a line, and how many lines were none. No file: no objects."""
     found, bad = [], 0
     if path is None or not os.path.isfile(path):
         return [], 0
     with open(path, "rb") as file:
+        file.seek(offset)
         for raw in file:
             line = raw.strip()
             if not line:
@@ -458,10 +463,10 @@ def load_json(path: Optional[str], default: Any) -> Any:
 def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
     """What the judges see, and what the verifier itself says of the run (calls, not_logged, notes)."""
     lines, bad = json_lines(args.transcript)
-    log_lines, bad_log = json_lines(args.interceptions)
+    log_lines, bad_log = json_lines(args.interceptions, bring_home(args) if args.in_place else 0)
     run, log = Run(lines), by_call(log_lines)
     calls = join_log(run, log)
-    facts = load_json(args.run, {}) or {}
+    facts = load_json(args.run, {}) or {} if args.run else oracle_run() if args.in_place else {}
     space = Workspace(args.workspace, load_json(os.path.join(HERE, "initial.json"), {}), started(args.home))
     paths = [o["path"] for o in config.get("outputs") or [] if o.get("path")]
     wanted = [p for p in space.paths if p in space.modified or any(under(p, o) for o in paths)]
@@ -499,6 +504,44 @@ def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
         "not_logged": [{"tool_use_id": c["id"], "tool": c["name"]} for c in around],
         "notes": notes,
     }
+
+
+def bring_home(args: argparse.Namespace) -> int:
+    """Copy the log and the settings in force to where the reward goes; returns where the lines of this step begin.
+
+    Root's own note says how far the log went when the step before was verified. Whoever may not write the note (a
+    verifier that is not root) sees the whole log.
+    """
+    note, offset = os.path.join(args.home, "log-seen"), 0
+    with contextlib.suppress(OSError, ValueError), open(note, encoding="ascii") as file:
+        offset = int(file.read())
+    with contextlib.suppress(FileNotFoundError):
+        size = copy_file(args.interceptions, os.path.join(args.logs, "interceptions.jsonl"), offset)
+        with contextlib.suppress(OSError), open(note, "w", encoding="ascii") as file:
+            file.write(str(size))
+    if is_sealed(args.home) and os.path.isfile(MANAGED_SETTINGS):
+        copy_file(MANAGED_SETTINGS, os.path.join(args.logs, "settings.json"))
+    return offset
+
+
+def copy_file(source: str, target: str, offset: int = 0) -> int:
+    """Copy a file from ``offset`` on over whatever is there; where it ended."""
+    with open(source, "rb") as given:
+        given.seek(offset)
+        remove(target)
+        with open(target, "xb") as out:
+            shutil.copyfileobj(given, out)
+        return given.tell()
+
+
+def oracle_run() -> Json:
+    """How the solution ended under Harbor's own oracle: it keeps the output, and the exit code when that is not 0."""
+    said, code = left("oracle.txt"), 0
+    if said is None:
+        return {}
+    with contextlib.suppress(OSError, ValueError), open(left("exit-code.txt") or os.devnull, encoding="ascii") as file:
+        code = int(file.read())
+    return {"exit_code": code, "stdout_file": said}
 
 
 def annotations_of(config: Json) -> Any:
@@ -1077,7 +1120,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     report: Json = {
         "schema": 1, "judges": [], "reward": None, "unjudged": [],
         "calls": dict.fromkeys(("total", "denied", "answered", "guessed", "rewritten"), 0),
-        "not_logged": [], "notes": [], "error": None,
+        "not_logged": [], "notes": [], "sealed": is_sealed(args.home), "error": None,
     }  # fmt: skip
     reward = None
     try:
@@ -1118,11 +1161,18 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
 
 def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
     """The places of a container, where the caller named none."""
-    agent = ("/logs/agent/transcript.jsonl", "/logs/agent/claude-code.txt")
     args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
-    args.transcript = args.transcript or next((p for p in agent if os.path.isfile(p)), None)
-    args.interceptions = args.interceptions or "/var/log/harbor-pack/interceptions.jsonl"
+    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt")
+    args.in_place = args.interceptions is None
+    if args.in_place:
+        args.interceptions = "/var/log/harbor-pack/interceptions.jsonl"
+        args.run = args.run or left("run.json")
     return args
+
+
+def left(*names: str) -> Optional[str]:
+    """The first of these files that the agent program left."""
+    return next((path for path in (os.path.join(AGENT_LOGS, name) for name in names) if os.path.isfile(path)), None)
 
 
 if __name__ == "__main__":
