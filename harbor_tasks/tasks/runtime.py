@@ -19,6 +19,7 @@ AGENTS = ("claude-code", "codex")
 """The agent programs that the runtime image may hold."""
 RUNTIME_FILES = {
     "Dockerfile": 0o644,
+    "sandbox/bin/git": 0o755,
     "sandbox/build/agents": 0o644,
     "sandbox/build/packages": 0o644,
     "sandbox/build/unprivilege.py": 0o644,
