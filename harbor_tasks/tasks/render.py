@@ -35,6 +35,7 @@ from harbor_tasks.tasks.plan import (
     sha256_of,
 )
 from harbor_tasks.tasks.runtime import image_tag
+from harbor_tasks.tasks.sealing import MODEL_BASE_URL, MODEL_KEY, Seal, answers_questions, seal_of
 from harbor_tasks.tasks.skills import MissingSkill, missing_skills, report_missing
 from harbor_tasks.tasks.task_toml import NotWritableError, TaskToml, has_step_env, step_settings, task_toml
 from harbor_tasks.tasks.templates import render_arguments, render_task_file
@@ -92,7 +93,8 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     try:
         policy = interception_files(ev, handlers, {})
         _prove(policy, ev)
-        toml = task_toml(ev, layer.servers, image, hook_model=handlers is not None, problems=problems)
+        seal = seal_of(ev, handlers) if ev.spec.sandbox.sealed else None
+        toml = task_toml(ev, layer.servers, image, hook_model=answers_questions(handlers), problems=problems)
     except AuthorError as error:
         problems.extend(error.problems)
         return None
@@ -102,7 +104,7 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     return EvalPlan(
         ev=ev, handlers=handlers, judging=judging, layer=layer, base=base, image=image, toml=toml,
         instructions=tuple(_instructions(ev)), missing=missing_skills(ev, layer),
-        shared=tuple(_shared(ev, judging, layer)),
+        shared=tuple(_shared(ev, judging, layer, seal)),
     )  # fmt: skip
 
 
@@ -144,9 +146,10 @@ def _instructions(ev: Eval) -> Iterator[Instruction]:
         yield Instruction(step, part.skill, template, what, ev.line(*keys, key))
 
 
-def _shared(ev: Eval, judging: Judging, layer: Layer) -> Iterator[TaskFile]:
+def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iterator[TaskFile]:
     setup = render_task_file(
-        "environment/setup", workdir=ev.spec.sandbox.workdir, home=SANDBOX_HOME, log=INTERCEPTION_LOG
+        "environment/setup", workdir=ev.spec.sandbox.workdir, home=SANDBOX_HOME, log=INTERCEPTION_LOG, seal=seal,
+        model_base_url=MODEL_BASE_URL, model_key=MODEL_KEY,
     )  # fmt: skip
     yield made("environment/setup", setup, 0o755)
     tests = [

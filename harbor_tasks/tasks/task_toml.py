@@ -18,6 +18,7 @@ from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval, env_references
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, McpServer, Step
 from harbor_tasks.tasks.plan import SANDBOX_HOME, TaskName
+from harbor_tasks.tasks.sealing import MODEL_BASE_URL, MODEL_KEY
 
 SCHEMA_VERSION = "1.4"
 TOOL = f"harbor-pack {__version__}"
@@ -86,9 +87,12 @@ def task_toml(
     task: dict[str, Any] = {"description": spec.description}
     if spec.version:
         task["version"] = spec.version
-    verifier = {"timeout_sec": _verifier_seconds(ev), "environment_mode": "shared"}
+    verifier: dict[str, Any] = {"timeout_sec": _verifier_seconds(ev), "environment_mode": "shared"}
+    agent: dict[str, Any] = {} if spec.execution.timeout is None else {"timeout_sec": float(spec.execution.timeout)}
+    if spec.sandbox.sealed:
+        agent, verifier = {**agent, "user": "agent"}, {**verifier, "user": "root"}
     tables: dict[str, Any] = {
-        "agent": {} if spec.execution.timeout is None else {"timeout_sec": float(spec.execution.timeout)},
+        "agent": agent,
         "verifier": verifier,
         "environment": _environment(ev, servers, image, hook_model=hook_model, problems=problems),
     }
@@ -122,7 +126,10 @@ def _step(ev: Eval, step: Step, verifier: dict[str, Any], *, own_env: bool) -> d
     if step.timeout is not None:
         table["agent"] = {"timeout_sec": float(step.timeout)}
     table["verifier"] = dict(verifier)  # a step's own defaults would beat the task's values
-    if own_env:
+    if ev.spec.sandbox.sealed:
+        # Harbor runs it as the agent's user, for whom sudo has a rule.
+        table["healthcheck"] = {"command": f"sh {SANDBOX_HOME}/setup --step {step.id}"}
+    elif own_env:
         settings = f"{ev.spec.sandbox.workdir}/.claude/settings.json"
         table["healthcheck"] = {"command": f"cp {SANDBOX_HOME}/{step_settings(step)} {settings}"}
     return table
@@ -142,6 +149,9 @@ def _environment(
         hosts = {MODEL_HOSTS[ev.spec.runner.type]} | ({MODEL_HOSTS["claude-code"]} if hook_model else set())
         table["allowed_hosts"] = sorted(hosts)
     env = _env(ev, servers, problems)
+    if hook_model and sandbox.sealed:
+        # What the interceptor asks its model with: setup takes it, the launchers take it away from the agent.
+        env = {**env, MODEL_BASE_URL: "${ANTHROPIC_BASE_URL:-}", MODEL_KEY: "${ANTHROPIC_API_KEY:-}"}
     if env:
         table["env"] = env
     # A second run finds the script in the home, where the first one put it.

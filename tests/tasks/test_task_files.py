@@ -251,6 +251,11 @@ class TestSteps:
         data = toml(author)
         assert data["environment"]["env"] == {"A": "1", "B": "1", "KEY": "${KEY}"}
         assert [step["healthcheck"]["command"] for step in data["steps"]] == [
+            f"sh /opt/harbor-pack/setup --step {step}" for step in ("plan", "write")
+        ]
+        author.eval(sandbox={"image": "some/image:1", "sealed": False})
+        author.build()
+        assert [step["healthcheck"]["command"] for step in toml(author)["steps"]] == [
             f"cp /opt/harbor-pack/steps/{step}/settings.json /workspace/.claude/settings.json"
             for step in ("plan", "write")
         ]

@@ -48,12 +48,29 @@ def test_limits_and_places_stand_where_harbor_looks(author: Author) -> None:
     sandbox = {"cpus": 2, "memory_mb": 512, "workdir": "/srv/work", "network": "none"}
     data = toml(author, execution={"prompt": "x", "timeout": 77}, sandbox=sandbox)
     environment = data["environment"]
-    assert data["agent"] == {"timeout_sec": 77.0}
+    assert data["agent"] == {"timeout_sec": 77.0, "user": "agent"}
+    assert data["verifier"]["user"] == "root"
     assert {key: environment[key] for key in ("cpus", "memory_mb", "workdir", "network_mode")} == {
         "cpus": 2, "memory_mb": 512, "workdir": "/srv/work", "network_mode": "no-network",
     }  # fmt: skip
     assert "sh /srv/work/setup" in environment["healthcheck"]["command"]
     assert "workspace=${1:-/srv/work}" in author.text("environment/setup")
+
+
+def test_a_sandbox_that_is_not_sealed_has_no_users_of_ours(author: Author) -> None:
+    ask = {"tools": [{"match": "AskUserQuestion"}]}
+    data = toml(author, sandbox={"image": "some/image:1", "sealed": False}, inputs=ask)
+    assert "agent" not in data
+    assert "user" not in data["verifier"]
+    assert "env" not in data["environment"]
+
+
+def test_the_key_of_the_hooks_model_is_asked_for_only_where_questions_are_answered(author: Author) -> None:
+    names = {"HARBOR_PACK_MODEL_BASE_URL": "${ANTHROPIC_BASE_URL:-}", "HARBOR_PACK_MODEL_KEY": "${ANTHROPIC_API_KEY:-}"}
+    asked = toml(author, inputs={"tools": [{"match": "AskUserQuestion"}]})
+    assert asked["environment"]["env"] == names
+    other = toml(author, inputs={"tools": [{"match": "WebFetch"}]})
+    assert "env" not in other["environment"]
 
 
 def test_the_network_for_the_model_alone_is_an_allowlist(author: Author) -> None:
