@@ -503,13 +503,14 @@ INTERPRETERS = SHELLS | set(
 # what starts the program named behind its options, and how many operands stand before that
 WRAPPERS = dict.fromkeys(
     "env nice nohup sudo doas xargs stdbuf setsid exec command builtin time coproc ionice unshare nsenter setpriv"
-    " strace ltrace parallel watch systemd-run fakeroot unbuffer caffeinate busybox toybox script noglob nocorrect".split(),
+    " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect".split(),
     0,
 )
 WRAPPERS.update(dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu function tmux".split(), 1))
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
-MAX_DEPTH, MAX_COMMANDS = 40, 4000
+MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 2 << 20
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -542,6 +543,7 @@ class Lexer:
         self.quoted = rx(plain + common.replace("<>", "")).match
         self.bare = rx(r"""(?P<plain>[^ \t\n;&|()<>'"\\$`]+)|\\(?P<escaped>.|\n)|'(?P<single>[^']*)'"""
                        r"""|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?(?P<double>")""" + common).match  # fmt: skip
+        self.braced = rx(r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + common).match
         self.redirection = rx(r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)").match
 
     def commands(self, end=""):
@@ -583,13 +585,26 @@ class Lexer:
         """The commands up to the `)` of the parenthesis that was just read. No heredoc may reach into or out of it."""
         outer, start, self.docs, self.depth = self.docs, self.i, [], self.depth + 1
         # `((` is arithmetic, where `<<` and `#` mean something else, or two subshells; a continuation may be between
-        arithmetic = self.s.startswith(("(", "\\"), start) and ("<<" in self.s or "#" in self.s)
-        if arithmetic or self.depth > MAX_DEPTH:
+        plain = rx(r"\(([^'\"`\\#(){}]*)\)\)").match(self.s, start)
+        if plain:
+            self.docs, self.depth, self.i = outer, self.depth - 1, plain.end()
+            return self.apart(plain.group(1).replace("<<", " "))
+        inside = self.s[start : self.s.rfind("))")] if self.s.startswith(("(", "\\"), start) else ""
+        if "<<" in inside or "#" in inside or self.depth > MAX_DEPTH:
             raise Unreadable
         found = self.commands(")")
         if self.docs or (outer and "\n" in self.s[start : self.i]):
             raise Unreadable
         self.docs, self.depth = outer, self.depth - 1
+        return found
+
+    def apart(self, text):
+        """The commands of a text that is not as it stands here."""
+        inner = Lexer(text, self.depth + 1)
+        found = inner.commands()
+        self.flat += inner.flat
+        if inner.docs:
+            raise Unreadable
         return found
 
     def redirect(self, cmd, match):
@@ -605,7 +620,7 @@ class Lexer:
             plain = name in (word.text, "'%s'" % word.text, '"%s"' % word.text, "\\" + word.text)
             if index or not plain or not word.text.replace("_", "a").isalnum():
                 raise Unreadable
-            self.docs.append([word.text, name != word.text, "\t*" if op == "<<-" else "", None])
+            self.docs.append([word.text, name != word.text, "\t*" if op == "<<-" else "", ()])
             cmd.docs.append(self.docs[-1])
 
     def bodies(self):
@@ -664,7 +679,7 @@ class Lexer:
                     if self.docs and "\n" in text:
                         raise Unreadable
                 if kind == "ansi":
-                    text = ansi_c(text)
+                    text = unescaped(text).partition("\0")[0]
                 out.append("" if text == "\n" and kind == "escaped" else text)
             match = pattern(self.s, self.i)
 
@@ -674,16 +689,18 @@ class Lexer:
         if opening in ("$(", "<("):
             word.subs.append((self.nested(), True))
             return "$()"
-        ends = {"${": r"([^{}$`'\"\\]*)\}", "`": r"((?:[^`\\]|\\.|\\\n)*)`", ">(": "(?!)"}  # `>(` runs what is written
-        match = rx(ends[opening]).match(self.s, self.i)
-        if not match:
-            raise Unreadable
-        self.i, text = match.end(), match.group(1)
         if opening == "${":
-            return parameter(text, "${%s}" % text)
-        inner = Lexer(rx(r"\\(?=[`\\$\"])").sub("", text), self.depth + 1)
-        word.subs.append((inner.commands(), False))
-        self.flat += inner.flat
+            out = []
+            self.pieces(self.braced, word, out)
+            if not self.s.startswith("}", self.i):  # a single quote, too: whether it quotes there depends
+                raise Unreadable
+            self.i += 1
+            return parameter("".join(out), "${%s}" % "".join(out))
+        match = rx(r"((?:[^`\\]|\\.|\\\n)*)`").match(self.s, self.i)
+        if not match or opening == ">(":  # that runs what is written
+            raise Unreadable
+        self.i = match.end()
+        word.subs.append((self.apart(rx(r"\\(?=[`\\$\"])").sub("", match.group(1))), False))
         return "$()"
 
 
@@ -694,12 +711,16 @@ def parameter(name, typed):
     return "" if name in ("@", "*") or (name.isdigit() and name != "0") else typed
 
 
-def ansi_c(text):
-    """The text of `$'…'`."""
-    known = r"(?:[^\\]|\\(?:[abfnrtv\\'\"]|x[0-9a-fA-F]{2}|[0-3]?[0-7]{1,2}|u[0-9a-fA-F]{4}))*"
-    if not rx(known).fullmatch(text):
-        raise Unreadable
-    return text.encode("latin-1", "backslashreplace").decode("unicode_escape").partition("\0")[0]
+def unescaped(text):
+    """A text with the escapes of `$'…'`, `echo -e` and `printf` replaced by what they stand for."""
+
+    def one(match):
+        octal, *hexa, other = match.groups()
+        if other:
+            return ESCAPES.get(other, other)
+        return chr(int(octal, 8) % 256 if octal else int(hexa[0] or hexa[1], 16))
+
+    return rx(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|u([\da-fA-F]{1,4})|(.))", DOTALL).sub(one, text)
 
 
 def base_name(text):
@@ -719,6 +740,8 @@ def operands(words, i, count):
             option = "=" not in text and text != "--no-pager"
         elif not is_assignment(text):
             found.append(k)
+            if len(found) > MAX_PLACES:
+                raise Refused("the command has too many parts to be read")
             if not option and not count:
                 break
             count -= not option
@@ -740,11 +763,11 @@ def program_places(words):
             i += 1
         if i < len(words) and i not in seen:
             seen.append(i)
+            if len(seen) > MAX_PLACES:
+                raise Refused("the command has too many parts to be read")
             name = base_name(words[i].text)
             if name in WRAPPERS:
                 todo += operands(words, i + 1, WRAPPERS[name])
-    if len(seen) > 100:
-        raise Refused("the command has too many parts to be read")
     return sorted(seen)
 
 
@@ -752,7 +775,7 @@ class Reading:
     """A Bash command for the rules: `texts` to search (first as typed, less its data parts), `commands`, `targets`."""
 
     def __init__(self, command):
-        self.sure, self.commands, self.targets, self.executed, self.seen = True, [], [], set(), set()
+        self.sure, self.opened, self.commands, self.targets, self.executed, self.seen = True, 0, [], [], set(), set()
         self.texts, self.spans, typed, at = [], [], "", 0
         self.open(command, 0, False, 0)
         for start, end in sorted(self.spans):
@@ -765,6 +788,9 @@ class Reading:
         if (text, base, code) in self.seen:
             return
         self.seen.add((text, base, code))
+        self.opened += len(text)
+        if self.opened > MAX_OPENED:
+            raise Refused("the command is too long to be read")
         lexer = Lexer(text, depth)
         try:
             found = lexer.commands()
@@ -772,11 +798,12 @@ class Reading:
                 raise Unreadable
         except Unreadable:  # then also any place in any piece between separators, quotes taken away, may be a program
             self.sure, base, found = False, None, lexer.flat
-            plain = rx(r"\\\n|['\"\\{}]").sub("", rx(r"\$\{?IFS\}?").sub(" ", text))
-            for line in rx(r"[\n;&|()<>`]+").split(plain):
-                words = list(map(Word, line.split()))
-                for k in range(len(words)):
-                    found.append(Command(words[k : k + 30]))
+            for version in dict.fromkeys((text, unescaped(text))):
+                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]").sub(" ", version))
+                for line in rx(r"[\n;&|()<>`]+").split(plain):
+                    words = list(map(Word, line.split()))
+                    for k in range(len(words)):
+                        found.append(Command(words[k : k + 30]))
         for cmd in lexer.flat:
             cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
             for k in cmd.places:
@@ -795,7 +822,7 @@ class Reading:
         for cmd in cmds:
             runs = runs or cmd.runs
             grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
-            ends = ends or (grouped and (cmd.pipe or cmd.docs))
+            ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
         for cmd in cmds:
             out = code or (runs and (cmd.pipe or ends))
             sink = out or cmd.runs
@@ -815,17 +842,17 @@ class Reading:
                 for sub, here in word.subs:
                     self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
             self.targets += cmd.targets
-            self.simple(cmd, [] if sink else self.data(cmd, base), out, base, depth)
+            self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
 
     def data(self, cmd, base):
         """The words that are data: the quoted text after `-m` and its like."""
-        found, before = [], ""
+        found, before = set(), ""
         for word in cmd.words:
             text = word.text
             cluster = "git" in cmd.names and before[:1] == "-" and before[1:].isalpha() and before[-1] == "m"
             attached = text[:2] == "-m" or text.partition("=")[0] in DATA_OPTIONS
             if word.spans and (before in DATA_OPTIONS or cluster or attached):
-                found.append(word)
+                found.add(word)
                 for start, end in word.spans if base is not None else ():
                     self.spans.append((base + start, base + end))
             before = "" if word.spans else text
@@ -841,17 +868,18 @@ class Reading:
             first, rest, shown = words[place].text, words[place + 1 :], []
             name = base_name(first)
             prints = out and name in ("echo", "printf")
-            starts = name in INTERPRETERS or name in WRAPPERS
             if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
                 self.open(first, None, out, depth + 1)
             if prints or name == "eval":
                 self.open(" ".join([word.text for word in rest]), None, out, depth + 1)
             for word in rest:
                 text, spaced = word.text, len(word.text.split()) > 1
-                here = base is not None and name in SHELLS and word.inner
-                if prints or (starts and spaced) or name in SHELLS:
-                    text = text.replace("\\n", "\n") if prints else text
+                here = base is not None and name == "bash" and word.inner
+                takes = name in ("trap", "alias", "parallel") or (name in WRAPPERS and text[:1] == "-")
+                if prints or (takes and spaced) or name in SHELLS or name == "trap":
                     self.open(text, base + word.inner if here else None, out, depth + 1)
+                    if prints:
+                        self.open(unescaped(text), None, out, depth + 1)
                     if "=" in text and spaced:  # alias x='…', --command='…'
                         self.open(text.partition("=")[2], None, out, depth + 1)
                 if not (here and spaced):  # else it is searched by what it opens
