@@ -20,8 +20,8 @@ try:
     print("the name example.com")
 except OSError:
     pass
-for line in open("/proc/net/route").read().splitlines()[1:]:
-    print("a route by", line.split()[0])
+for name in sorted({line.split()[0] for line in open("/proc/net/route").read().splitlines()[1:]}):
+    print("a route by", name)
 """
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +110,27 @@ class Author:
 
 def _path(key: str) -> str:
     return key.replace("__", "/").replace("_yaml", ".yaml").replace("_txt", ".txt").replace("_py", ".py")
+
+
+@pytest.fixture(scope="module")
+def engine_author(tmp_path_factory: pytest.TempPathFactory, base_image: str) -> Iterator[Callable[[], Author]]:
+    """Makes authors whose trials run in containers made from the base image; their images go with the module."""
+    spec_name = f"desk {secrets.token_hex(3)}"
+
+    def make() -> Author:
+        folder = tmp_path_factory.mktemp("author")
+        (folder / "eval").mkdir()
+        author = Author(folder, folder)
+        author.spec["name"] = spec_name
+        return author
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARBOR_PACK_BASE", base_image)
+        yield make
+    mine = f"harbor-pack/{spec_name.replace(' ', '-')}"
+    listed = subprocess.run(["docker", "images", "-q", mine], capture_output=True, text=True, check=True).stdout.split()
+    if listed:
+        subprocess.run(["docker", "rmi", "-f", *listed], capture_output=True, check=True)
 
 
 @pytest.fixture
