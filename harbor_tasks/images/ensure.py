@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +35,7 @@ from harbor_tasks.images.credentials import missing_helper
 from harbor_tasks.images.dockerfile import Dockerfile, parse
 from harbor_tasks.images.output import BuildFailedError
 from harbor_tasks.images.verify import verify_layer
+from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
 from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile, made
 from harbor_tasks.tasks.runtime import AGENTS, DEFAULT_BASE, files_digest, image_tag, runtime_files
@@ -78,6 +79,8 @@ def ensure_image(
     if unknown:
         raise AuthorError(f"there is no agent program {unknown[0]} for images; known are {', '.join(AGENTS)}")
     manifest = read_manifest(built)
+    if base is not None and manifest.sandbox.dockerfile is not None:
+        raise AuthorError("--base: the base of this eval is its own Dockerfile; change its FROM")
     plan = _Plan(
         manifest, built / BUILD_DIR, engine, base, tuple(sorted(set(agents))), on_event or (lambda _line: None)
     )
@@ -138,8 +141,6 @@ class _Plan:
     @property
     def base_reference(self) -> str:
         """The base image that is asked for: the option, the eval's own, this machine's, the default."""
-        if self.base_option is not None and self.dockerfile_name is not None:
-            raise AuthorError("--base: the base of this eval is its own Dockerfile; change its FROM")
         named = self.base_option or self.manifest.sandbox.image
         return named or os.environ.get(BASE_VARIABLE) or DEFAULT_BASE
 
@@ -210,11 +211,9 @@ class _Plan:
         labels = _labels("image", self.content) | {
             "harbor-pack.base": str(base), "harbor-pack.base-id": identity, "harbor-pack.agents": " ".join(self.agents),
         }  # fmt: skip
-        lines = [f"FROM {below}", f"WORKDIR {self.manifest.sandbox.workdir}"]
-        lines += [f"COPY layer/ {SANDBOX_HOME}/layer/"] if self.layer else []
-        # In one step: the engine would make one of each.
-        lines.append("LABEL " + " ".join(f"{name}={json.dumps(text)}" for name, text in labels.items()))
-        files = (made("Dockerfile", "\n".join(lines) + "\n"), *(replace(f, path=f"layer/{f.path}") for f in self.layer))
+        copy = f"COPY layer/ {SANDBOX_HOME}/layer/\n" if self.layer else ""
+        text = f"FROM {below}\nWORKDIR {self.manifest.sandbox.workdir}\n{copy}{_label_line(labels)}"
+        files = (made("Dockerfile", text), *(replace(f, path=f"layer/{f.path}") for f in self.layer))
         recipe = Recipe(self.manifest.image, files)
         identifier = self._build(recipe, "the eval's image")
         verify_layer(self.engine, identifier, f"{SANDBOX_HOME}/layer", self.layer)
@@ -251,8 +250,8 @@ class _Plan:
 
     def _runtime(self, base: Base) -> str:
         """The id of the runtime image on this base, with the agents that are asked for."""
-        files = runtime_files()
-        content = _hash(["runtime", files_digest(files).hex(), base.id, *self.agents])
+        dockerfile, *files = runtime_files()
+        content = _hash(["runtime", files_digest([dockerfile, *files]).hex(), base.id, *self.agents])
         tag = f"harbor-pack/runtime:{content[:16]}"
         found = inspect(self.engine, tag) if self._is_here(tag, content) else None
         if found is not None:
@@ -260,10 +259,11 @@ class _Plan:
         args = {"BASE": base.id, "AGENTS": " ".join(self.agents), "STAGE": content[:16]}
         if self.agents:
             args["NPM_CONFIG_REGISTRY"] = os.environ.get("npm_config_registry", "")  # noqa: SIM112 - npm's own spelling
-            files = (*files, made("certificates.pem", _certificates()))
+            files.append(made("certificates.pem", _certificates()))
         labels = _labels("runtime", content) | {"harbor-pack.agents": args["AGENTS"], "harbor-pack.base-id": base.id}
+        text = resource("docker", dockerfile.path).read_text(encoding="utf-8") + _label_line(labels)
         try:
-            return self._build(Recipe(tag, files, args=args, labels=labels), "the runtime image")
+            return self._build(Recipe(tag, (made("Dockerfile", text), *files), args=args), "the runtime image")
         finally:
             self._drop_stage(content[:16])
 
@@ -323,6 +323,11 @@ def _failed(what: str, error: BuildFailedError, dockerfile: Dockerfile | None, s
 
 def _labels(kind: str, content: str) -> dict[str, str]:
     return {"harbor-pack": "1", "harbor-pack.kind": kind, "harbor-pack.content": content}
+
+
+def _label_line(labels: Mapping[str, str]) -> str:
+    """One instruction for all of them: given apart, the engine takes a step for each."""
+    return "LABEL " + " ".join(f"{name}={json.dumps(text)}" for name, text in labels.items()) + "\n"
 
 
 def _hash(parts: Sequence[str | None]) -> str:

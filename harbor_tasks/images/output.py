@@ -22,6 +22,7 @@ SHOWN_WIDTH = 300
 """Characters of a line that are shown."""
 _KEPT_WIDTH = 64 << 10
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+_NOISE = re.compile(r" ?---> |Removing intermediate container ")
 
 OnLine = Callable[[str], None]
 
@@ -68,7 +69,7 @@ class Lines:
 
     def _emit(self, line: str) -> None:
         shown = plain(line)
-        if shown.strip():
+        if shown.strip() and not _NOISE.match(shown):
             self.tail.append(shown)
             if self._on_line is not None:
                 self._on_line(shown)
