@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from harbor_tasks.environments.base import Stop
+from harbor_tasks.environments.base import InterruptedTrialError, Stop
 from harbor_tasks.environments.contained import OUTPUT_BYTES, Ended
 
 Sink = Callable[[bytes], object]
@@ -31,10 +31,6 @@ class LineClosedError(Exception):
 
 class RefusedError(Exception):
     """A request could not be done inside the container; the text says why."""
-
-
-class StoppedError(Exception):
-    """The user wants the job to end: the container is given up, with whatever runs in it."""
 
 
 class Demultiplexer:
@@ -76,7 +72,9 @@ def _pieces(buffer: bytearray, header: struct.Struct) -> list[tuple[Any, bytes]]
 
 
 class Line:
-    """Requests to one container, one after the other. Every call may raise LineClosedError and StoppedError."""
+    """Requests to one container, one after the other. Every call may raise LineClosedError and, when the job is to end,
+    InterruptedTrialError: then the container is given up, with whatever runs in it.
+    """
 
     def __init__(self, attached: Any, stop: Stop) -> None:
         """``attached``: what the Docker SDK gives for an attached container."""
@@ -175,11 +173,11 @@ class Line:
                     return found
                 sinks[kind](content)
             if self._stop.wanted:
-                raise StoppedError
+                raise InterruptedTrialError
 
     def _check(self, deadline: float) -> None:
         if self._stop.wanted:
-            raise StoppedError
+            raise InterruptedTrialError
         if time.monotonic() > deadline:
             raise LineClosedError("the container does not answer")
 
