@@ -212,12 +212,22 @@ class _Plan:
             "harbor-pack.base": str(base), "harbor-pack.base-id": identity, "harbor-pack.agents": " ".join(self.agents),
         }  # fmt: skip
         copy = f"COPY layer/ {SANDBOX_HOME}/layer/\n" if self.layer else ""
-        text = f"FROM {below}\nWORKDIR {self.manifest.sandbox.workdir}\n{copy}{_label_line(labels)}"
+        health = self._own_health_check(below)
+        text = f"FROM {below}\nWORKDIR {self.manifest.sandbox.workdir}\n{health}{copy}{_label_line(labels)}"
         files = (made("Dockerfile", text), *(replace(f, path=f"layer/{f.path}") for f in self.layer))
         recipe = Recipe(self.manifest.image, files)
         identifier = self._build(recipe, "the eval's image")
         verify_layer(self.engine, identifier, f"{SANDBOX_HOME}/layer", self.layer)
         return ImageRef(recipe.tag, identifier, True, str(base), self.agents)
+
+    def _own_health_check(self, below: str) -> str:
+        """In place of the base's, which is for its own program: Harbor would wait for it before each trial.
+
+        One that is always passed, and not NONE: `docker compose up --wait` takes that for a fault. Without one it waits
+        for nothing, so there is none unless it has to be.
+        """
+        has = (inspect(self.engine, below) or {}).get("Config", {}).get("Healthcheck")
+        return 'HEALTHCHECK --interval=2s --timeout=10s CMD ["true"]\n' if has and self.manifest.sandbox.sealed else ""
 
     def _say_missing_helpers(self) -> None:
         """The docker command and the SDK fail for a helper that is not installed; here it is only said."""
