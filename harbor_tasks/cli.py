@@ -32,6 +32,9 @@ app = typer.Typer(
 EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
 Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
 Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
+HarborPath = Annotated[
+    Path | None, typer.Option("--harbor", metavar="PATH", help="Harbor's command (default: the one on PATH)")
+]
 Host = Annotated[
     str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")
 ]
@@ -170,8 +173,11 @@ def build(
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
     source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
+    harbor_options: Annotated[
+        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
+    ] = None,
     environment: Annotated[
-        str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker")
+        str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor")
     ] = "local",
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help="who works: oracle (the solutions), replay (recorded calls)")
@@ -184,6 +190,7 @@ def run(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
+    harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
     as_json: Json = False,
 ) -> None:
@@ -193,7 +200,8 @@ def run(
 
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
-        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir, host=host,
+        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir, host=host, harbor=harbor,
+        harbor_options=tuple(harbor_options or ()),
     )  # fmt: skip
     tasks = built_tasks(source, jobs_dir, tuple(case or ()))
     try:

@@ -16,12 +16,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -163,6 +163,10 @@ class RunOptions:
     jobs_dir: Path = Path("jobs")
     host: str | None = None
     """The container engine's address; without it the engine is found as the `docker` command finds it."""
+    harbor: Path | None = None
+    """Harbor's command; without it the one on PATH."""
+    harbor_options: tuple[str, ...] = ()
+    """Options for `harbor run` itself."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 
@@ -245,6 +249,17 @@ class Environment(Protocol):
 
     def run(self, plan: TrialPlan, stop: Stop) -> Trial:
         """Run one trial to its end and leave nothing behind; faults become the trial's error, never an exception."""
+
+
+@runtime_checkable
+class JobEnvironment(Protocol):
+    """An environment that takes all trials of a job at once, and runs them in its own order."""
+
+    def run_all(
+        self, plans: Sequence[TrialPlan], parallel: int, stop: Stop, started: Callable[[TrialPlan], None],
+        finished: Callable[[TrialPlan, Trial], None],
+    ) -> list[str]:  # fmt: skip
+        """Run all trials; ``finished`` is told of each, unless the user ended the job. Returns faults of the job."""
 
 
 def now() -> str:

@@ -17,6 +17,7 @@ from typing import Literal
 from harbor_tasks.environments.base import (
     Event,
     Expected,
+    JobEnvironment,
     RunOptions,
     Stop,
     Trial,
@@ -101,7 +102,9 @@ class _Runner:
         for wanted in self.plan.todo:
             self.todo.put(wanted)
         # daemons: a trial that cannot be ended must not keep an interrupted command from returning
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.plan.parallel)]
+        at_once = isinstance(self.plan.environment, JobEnvironment)
+        works = [self._all_at_once] if at_once else [self._work] * self.plan.parallel
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
         fault: MachineError | None = None
         try:
             with _signals(self.stop), self.plan.environment.opened(self.plan.job, self.plan.folder):
@@ -149,39 +152,95 @@ class _Runner:
                 wanted = self.todo.get_nowait()
             except queue.Empty:
                 return
-            self._report("started", f"started {_label(wanted, self.plan)}", None)
-            trial = self._trial(wanted)
-            self.done += 1  # only a number that is shown: two threads at once do no harm
-            text = f"{_label(wanted, self.plan)}: {_outcome(trial)}"
-            self._report("interrupted" if trial.status == "interrupted" else "finished", text, trial)
+            self._started(wanted)
+            self._finished(wanted, self._trial(wanted))
+
+    def _all_at_once(self) -> None:
+        """For an environment that takes the whole job; what it says nothing of has failed."""
+        assert isinstance(self.plan.environment, JobEnvironment)
+        left: dict[str, Expected] = {}
+        plans: list[TrialPlan] = []
+        fault = "nothing is known of it"
+
+        def started(plan: TrialPlan) -> None:
+            self._started(plan.expected)
+
+        def finished(plan: TrialPlan, trial: Trial) -> None:
+            if not self.stop.wanted:
+                trial = self._after_each(plan.folder, trial)
+            self._written(plan.folder, trial)
+            self._finished(left.pop(trial.id), trial)
+
+        try:
+            for wanted in self.plan.todo:
+                plan = self._prepared(wanted)
+                left[wanted.trial] = wanted
+                if isinstance(plan, TrialPlan):
+                    plans.append(plan)
+                else:
+                    self._written(trial_dir(self.plan.folder, wanted.trial), plan)
+                    self._finished(left.pop(wanted.trial), plan)
+            if plans:
+                self.errors += self.plan.environment.run_all(plans, self.plan.parallel, self.stop, started, finished)
+        except Exception as error:  # noqa: BLE001 - said of every trial that it leaves without a result
+            with contextlib.suppress(OSError):
+                (self.plan.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            fault = f"{type(error).__name__}: {error} (see error.txt in the job's folder)"
+        if self.stop.wanted:
+            return
+        for wanted in left.values():
+            trial = _failed(self._blank(wanted), TrialError(kind="environment", message=fault))
+            self._written(trial_dir(self.plan.folder, wanted.trial), trial)
+            self._finished(wanted, trial)
+
+    def _started(self, wanted: Expected) -> None:
+        self._report("started", f"started {_label(wanted, self.plan)}", None)
+
+    def _finished(self, wanted: Expected, trial: Trial) -> None:
+        self.done += 1  # only a number that is shown: two threads at once do no harm
+        text = f"{_label(wanted, self.plan)}: {_outcome(trial)}"
+        self._report("interrupted" if trial.status == "interrupted" else "finished", text, trial)
 
     def _report(self, kind: Literal["started", "finished", "interrupted"], text: str, trial: Trial | None) -> None:
         self.events.put(Event(kind, text, trial, self.done, len(self.plan.todo)))
 
+    def _blank(self, wanted: Expected) -> Trial:
+        return new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
+
+    def _prepared(self, wanted: Expected) -> TrialPlan | Trial:
+        """The trial's empty folder; a failed trial when the task lacks what the agent needs."""
+        folder = trial_dir(self.plan.folder, wanted.trial)
+        if folder.exists():  # an earlier run of this job did not finish it
+            forget_scratch(folder)
+            remove_tree(folder)
+        folder.mkdir()
+        task = self.plan.source / wanted.task
+        lack = self.plan.agent.lacks(task, tuple(step.id for step in self.plan.manifest.steps))
+        if lack is not None:
+            return _failed(self._blank(wanted), TrialError(kind="agent", message=lack))
+        return TrialPlan(wanted, task, folder, self.plan.agent)
+
     def _trial(self, wanted: Expected) -> Trial:
         folder = trial_dir(self.plan.folder, wanted.trial)
-        blank = new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
         try:
-            if folder.exists():  # an earlier run of this job did not finish it
-                forget_scratch(folder)
-                remove_tree(folder)
-            folder.mkdir()
-            task = self.plan.source / wanted.task
-            lack = self.plan.agent.lacks(task, tuple(step.id for step in self.plan.manifest.steps))
-            if lack is not None:
-                trial = _failed(blank, TrialError(kind="agent", message=lack))
+            plan = self._prepared(wanted)
+            if isinstance(plan, Trial):
+                trial = plan
             else:
-                trial = self.plan.environment.run(TrialPlan(wanted, task, folder, self.plan.agent), self.stop)
+                trial = self.plan.environment.run(plan, self.stop)
                 if not self.stop.wanted:
                     trial = self._after_each(folder, trial)
         except Exception as error:  # noqa: BLE001 - one trial's fault must not end the others
             with contextlib.suppress(OSError):
                 (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
             message = f"{type(error).__name__}: {error} (see error.txt in the trial's folder)"
-            trial = _failed(blank, TrialError(kind="environment", message=message))
+            trial = _failed(self._blank(wanted), TrialError(kind="environment", message=message))
+        self._written(folder, trial)
+        return trial
+
+    def _written(self, folder: Path, trial: Trial) -> None:
         with contextlib.suppress(OSError):
             write_record(folder / "trial.json", trial)
-        return trial
 
     def _after_each(self, folder: Path, trial: Trial) -> Trial:
         """The eval's after_each commands, in the workspace that the trial left."""
@@ -224,7 +283,7 @@ class _Runner:
         """What never started, or could not be ended in time, is neither a failure nor lost."""
         for wanted in self.plan.todo:
             path = trial_dir(self.plan.folder, wanted.trial) / "trial.json"
-            blank = new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
+            blank = self._blank(wanted)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_record(path, blank.model_copy(update={"status": "interrupted", "finished": now()}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,9 +29,7 @@ from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
 from harbor_tasks.tasks.plan import TaskFile, digest_of
 
-PLANNED = ("harbor",)
-"""Environments that DESIGN.md names and that do not exist yet."""
-KNOWN = ("local", "docker")
+KNOWN = ("local", "docker", "harbor")
 _FOR_REPORTS = {
     "tool", "name", "description", "runner", "models", "steps", "judges", "reward", "thresholds", "handlers", "sandbox"
 }  # fmt: skip
@@ -57,9 +55,9 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> Jo
     source = source.resolve()
     manifest = read_manifest(source)
     agent = make_agent(options.agent, manifest)
-    environment = _environment(options, source, manifest, caller)
     old = _old_job(options, agent) if options.resume is not None else None
     tasks, warnings = _tasks(source, manifest, options.cases, old)
+    environment = _environment(options, source, manifest, caller, tasks)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {
         task.case_id: lack for task in tasks if (lack := agent.lacks(source / task.directory, steps)) is not None
@@ -102,17 +100,26 @@ def task_digest(task: Path) -> str:
     return digest_of(files)
 
 
-def _environment(options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str]) -> Environment:
-    name, use = options.environment, f"use --env {' or '.join(KNOWN)}"
+def _environment(
+    options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart]
+) -> Environment:
+    name = options.environment
+    if options.harbor_options and name != "harbor":
+        raise AuthorError(
+            f"{' '.join(options.harbor_options)}: only --env harbor takes more arguments, those of Harbor"
+        )
     if name == LocalEnvironment.name:
         return LocalEnvironment(manifest, caller)
     if name == "docker":
         from harbor_tasks.environments.docker import DockerEnvironment
 
         return DockerEnvironment(source, manifest, caller, options.host)
-    if name in PLANNED:
-        raise AuthorError(f"environment {name}: this version does not run trials there yet; {use}")
-    raise AuthorError(f"environment {name!r} is not known; {use}")
+    if name == "harbor":
+        from harbor_tasks.environments.harbor import HarborEnvironment
+
+        directories = {task.case_id: source / task.directory for task in tasks}
+        return HarborEnvironment(source, manifest, caller, options, directories)
+    raise AuthorError(f"environment {name!r} is not known; use --env {' or '.join(KNOWN)}")
 
 
 def _old_job(options: RunOptions, agent: Agent) -> Job:

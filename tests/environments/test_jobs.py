@@ -102,7 +102,6 @@ def test_a_job_in_which_no_case_has_it_never_starts(author: Any) -> None:
     [
         ({"agent": "claude-code"}, "does not run it yet"),
         ({"agent": "orcale"}, "did you mean oracle"),
-        ({"agent": "oracle", "environment": "harbor"}, "does not run trials there yet"),
         ({"agent": "oracle", "environment": "moon"}, "not known"),
     ],
 )

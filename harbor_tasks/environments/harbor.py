@@ -1,0 +1,266 @@
+"""The environment `harbor`: the user's own Harbor runs the built tasks, on any kind of machine that it knows.
+
+One `harbor run` takes the whole job. Its exit code says nothing about trials and it drops what it cannot read without a
+word, so the job is tried before it starts, and what is expected is compared with what is found (harbor_results.py).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harbor_tasks.agents.replay import DEFAULT_MODE
+from harbor_tasks.environments.base import (
+    Job,
+    RunOptions,
+    Stop,
+    Trial,
+    TrialPlan,
+    new_trial,
+    now,
+    write_record,
+)
+from harbor_tasks.environments.docker_container import CAPABILITIES, engine_errors, job_labels, remove_labelled
+from harbor_tasks.environments.engine import Engine, find_engine
+from harbor_tasks.environments.harbor_command import (
+    Harbor,
+    check_kind,
+    check_options,
+    dry_run,
+    environ,
+    find_harbor,
+    kind_of,
+)
+from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
+from harbor_tasks.environments.harbor_process import HarborRun, compose_overlay
+from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
+from harbor_tasks.environments.trial import Sandbox, TrialRun
+from harbor_tasks.environments.variables import require_variables
+from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.images import ensure_image
+from harbor_tasks.resources import resource
+from harbor_tasks.tasks.manifest import BuildManifest
+
+_CHOICES: tuple[str, ...] = ("DOCKER_HOST", "DOCKER_CONTEXT")
+SWEEP_SECONDS = 20.0
+"""How long the end of a job waits until the engine has removed everything."""
+_COMPOSES_OWN = {
+    "CONTEXT_DIR", "MAIN_IMAGE_NAME", "PREBUILT_IMAGE_NAME", "CPUS", "MEMORY", "DOCKER_CONFIG", "PATH", "HOME",
+}  # fmt: skip
+"""Variables that mean something else in Harbor's compose process; an eval that sets one gets no overlay."""
+
+
+class HarborEnvironment:
+    """Trials of one build, run by Harbor."""
+
+    name: str = "harbor"
+
+    def __init__(
+        self, source: Path, manifest: BuildManifest, caller: Mapping[str, str], options: RunOptions,
+        tasks: Mapping[str, Path],
+    ) -> None:  # fmt: skip
+        """``tasks``: the directories that the job runs, by case."""
+        self._source, self._manifest, self._caller, self._tasks = source, manifest, dict(caller), tasks
+        self._named, self._options, self._host = options.harbor, options.harbor_options, options.host
+        self._kind = kind_of(self._options)
+        self._agent = _agent_config(options.agent, manifest)
+        self.sealed: bool = manifest.sandbox.sealed
+        self._harbor: Harbor | None = None
+        self._engine: Engine | None = None
+        self._notes: list[str] = []
+        self._job: tuple[Job, Path] | None = None
+        self._run: HarborRun | None = None
+
+    def not_enforced(self) -> tuple[str, ...]:
+        """The seal that the author switched off; Harbor holds limits and the network, or refuses the job."""
+        return () if self.sealed else ("sandbox.sealed: false (the policy lies within the agent's reach)",)
+
+    def prepare(self) -> None:
+        """All variables are set, Harbor and what it needs are here, and it takes the job."""
+        check_options(self._options)
+        require_variables(self._manifest, self._caller)
+        self._harbor = find_harbor(self._named, self._caller)
+        if not self._harbor.tested:
+            self._notes.append(f"warning: harbor-pack is tested with Harbor 0.26, and this is {self._harbor.version}")
+        note = check_kind(self._kind, sealed=self.sealed)
+        if note is not None:
+            self._notes.append(f"warning: {note}")
+        if self._kind == DEFAULT_KIND:
+            self._engine = find_engine(self._host)
+            _check_compose(self._environ())
+        self._check_job()
+
+    def _check_job(self) -> None:
+        """Harbor drops an invalid task, or aborts the whole job for it: it is asked before."""
+        assert self._harbor is not None
+        with tempfile.TemporaryDirectory(prefix="hp-") as folder:
+            config = Path(folder).resolve() / "config.json"
+            tasks = [{"path": str(path)} for path in self._tasks.values()]
+            config.write_text(json.dumps({**self._config(1), "tasks": tasks}), encoding="utf-8")
+            said = dry_run(self._harbor, config, self._options, self._environ())
+        if said is not None:
+            case = next((case for case, path in self._tasks.items() if str(path) in said), None)
+            where = Where(None if case is None else self._tasks[case], case=case)
+            raise AuthorError([Problem(f"Harbor does not take the job: {said}", where, code="harbor")])
+
+    def ready(self, say: Callable[[str], None]) -> None:
+        """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
+        assert self._harbor is not None
+        say(f"harbor {self._harbor.version}: {self._harbor.path}")
+        for note in self._notes:
+            say(note)
+        if self._engine is not None:
+            ensure_image(self._source, self._engine, on_event=say)
+        else:
+            say(f"warning: the image {self._manifest.image} must be where Harbor's environment {self._kind} fetches it")
+
+    @contextmanager
+    def opened(self, job: Job, folder: Path) -> Iterator[None]:
+        """While it is open, Harbor may run; afterwards neither its process nor what it made on this engine is left."""
+        self._job = (job, folder.resolve())
+        try:
+            yield
+        finally:
+            if self._run is not None:
+                self._run.kill()
+            self._sweep(time.monotonic() + SWEEP_SECONDS)
+            if self._engine is not None:
+                self._engine.close()
+
+    def _sweep(self, until: float = 0.0) -> None:
+        """Remove what bears the job's label, until nothing is left; with no time given once, whatever remains."""
+        if self._engine is None or self._job is None:
+            return
+        job, complaints = self._job[0].id, list[str]()
+        with engine_errors(f"remove what the job made (harbor-pack clean --job {job} does it later)"):
+            while remove_labelled(self._engine.client.api, job, complaints.append) or complaints:
+                if time.monotonic() > until:
+                    if until:
+                        raise MachineError("; ".join(complaints) or "containers of the job come back")
+                    return
+                complaints.clear()
+                time.sleep(0.2)
+
+    def run(self, plan: TrialPlan, stop: Stop) -> Trial:
+        """One trial alone."""
+        found: list[Trial] = []
+        self.run_all([plan], 1, stop, lambda _plan: None, lambda _plan, trial: found.append(trial))
+        return found[0] if found else self._vanished(plan, "Harbor was interrupted")
+
+    def run_all(
+        self, plans: Sequence[TrialPlan], parallel: int, stop: Stop, started: Callable[[TrialPlan], None],
+        finished: Callable[[TrialPlan, Trial], None],
+    ) -> list[str]:  # fmt: skip
+        """Run all trials; ``finished`` is told of each, unless the user ended the job. Returns faults of the job."""
+        assert self._harbor is not None
+        assert self._job is not None
+        job, folder = self._job
+        by_id = {plan.expected.trial: plan for plan in plans}
+        place = next(path for n in range(1, 10_000) if not (path := folder / "harbor" / str(n)).exists())
+        place.mkdir(parents=True)
+        run = self._run = HarborRun(self._harbor, place, self._environ(), self._options)
+
+        def began(trial: str) -> None:
+            if trial in by_id:
+                started(by_id[trial])
+
+        def collected(found: HarborTrial) -> None:
+            plan = by_id.pop(Path(found.result["config"]["task"]["path"]).name, None)
+            if plan is not None:
+                finished(plan, self._collected(found, plan, stop))
+
+        try:
+            run.write(plans, self._config(parallel), self._overlay(job, folder, plans[0].task))
+            run.start()
+            code = run.watch(
+                stop, lambda trial: started(by_id[trial]) if trial in by_id else None, collected, self._sweep
+            )
+        finally:
+            run.kill()
+            run.clear()
+        if stop.wanted:
+            return []
+        fault = f"harbor run ended with exit code {code}: {run.complaint()}" if code else None
+        for plan in by_id.values():
+            finished(plan, self._vanished(plan, fault or "Harbor left nothing of it"))
+        return [] if fault is None else [f"{fault}; see {display_path(place / 'harbor.log')}"]
+
+    def _collected(self, found: HarborTrial, plan: TrialPlan, stop: Stop) -> Trial:
+        assert self._harbor is not None
+        steps = tuple(step.id for step in self._manifest.steps) or (None,)
+        sealed = found.sealed(steps)
+        versions = {"harbor": self._harbor.version, "image": self._manifest.image}
+        trial_run = TrialRun(plan, self._manifest, stop, environment=self.name, sealed=sealed, versions=versions)
+
+        @contextmanager
+        def entered(warnings: list[str]) -> Iterator[Sandbox]:
+            sandbox = HarborSandbox(found, plan, self._manifest, stop, warnings)
+            yield sandbox
+            if self.sealed and not sealed:
+                warnings.append("not sealed: the image is not harbor-pack's runtime image")
+            sandbox.collect()
+
+        trial = trial_run.run(entered)
+        began, ended = found.times
+        trial = trial.model_copy(update={"started": began or trial.started, "finished": ended or trial.finished})
+        write_record(plan.folder / "trial.json", trial)
+        return trial
+
+    def _vanished(self, plan: TrialPlan, why: str) -> Trial:
+        """A trial that was asked for, and of which Harbor left no result."""
+        blank = new_trial(plan.expected, plan.agent.name, self.name, sealed=False)
+        return blank.model_copy(update={"status": "vanished", "warnings": (why,), "finished": now()})
+
+    def _config(self, parallel: int) -> dict[str, Any]:
+        """Harbor's job, but for its tasks and places."""
+        return {
+            "n_attempts": 1, "n_concurrent_trials": parallel, "quiet": True, "agents": [self._agent],
+            "artifacts": [self._manifest.sandbox.workdir],
+        }  # fmt: skip
+
+    def _overlay(self, job: Job, folder: Path, task: Path) -> dict[str, Any] | None:
+        if self._engine is None:
+            return None
+        toml = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))
+        variables = list(toml["environment"].get("env", {}))
+        if _COMPOSES_OWN & set(variables):
+            return None
+        return compose_overlay(job_labels(job.id, folder), variables, CAPABILITIES if self.sealed else None)
+
+    def _environ(self) -> dict[str, str]:
+        if self._engine is None:
+            return environ(self._caller, {})
+        caller = {name: text for name, text in self._caller.items() if name not in _CHOICES}
+        engine = self._engine.environ
+        chosen = {name: engine[name] for name in _CHOICES if name in engine}
+        return environ(caller, chosen)
+
+
+def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
+    """Harbor's own oracle, or our agent for it."""
+    if agent == "oracle":
+        return {"name": "oracle"}
+    mode = manifest.runner.permission_mode or DEFAULT_MODE
+    options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
+    return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
+
+
+def _check_compose(env: Mapping[str, str]) -> None:
+    """Harbor starts containers by `docker compose`, and would fail in each trial."""
+    try:
+        subprocess.run(
+            ["docker", "compose", "version"], env=dict(env), stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+            check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        raise MachineError(
+            "Harbor needs the docker command with its compose plug-in; install it with this system's package manager "
+            f"(docker-compose-plugin), or sh {display_path(resource('docker', 'plugins.sh'))} compose"
+        ) from None

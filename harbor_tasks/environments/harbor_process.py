@@ -1,0 +1,171 @@
+"""One `harbor run`: its configuration, its process, and its trials as they finish."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harbor_tasks.environments.base import Stop, TrialPlan
+from harbor_tasks.environments.harbor_command import Harbor, last_lines
+from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
+from harbor_tasks.environments.staging import copy_tree, remove_tree
+
+JOB = "job"
+"""The name of Harbor's job, and of its folder."""
+_TICK = 0.2
+_SETTLED = 1.0
+"""Seconds after which Harbor has blacked out the keys in what it collected."""
+_ORDERLY = 3.0
+"""Seconds after Ctrl-C in which Harbor may end its containers itself."""
+_PATIENCE = 10.0
+"""Seconds after Ctrl-C until its process is ended."""
+_PIDS = 512
+
+
+@dataclass
+class HarborRun:
+    """A run of Harbor in a folder of its own: ``tasks/<trial>`` (copies), ``config.json``, ``harbor.log``, ``job/``."""
+
+    harbor: Harbor
+    folder: Path
+    env: Mapping[str, str]
+    options: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = None
+    _known: set[str] = field(default_factory=set)
+
+    def write(self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
+        """Copy each trial's task to a place named after the trial: its name is all that the sandbox may show of it."""
+        tasks = self.folder / "tasks"
+        for plan in plans:
+            copy_tree(plan.task, tasks / plan.expected.trial)
+        data = {**config, "jobs_dir": str(self.folder), "job_name": JOB}
+        data["tasks"] = [{"path": str(tasks / plan.expected.trial)} for plan in plans]
+        if compose is not None:
+            (self.folder / "compose.json").write_text(json.dumps(compose, indent=1), encoding="utf-8")
+            data["environment"] = {"extra_docker_compose": [str(self.folder / "compose.json")]}
+        (self.folder / "config.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+    def start(self) -> None:
+        """Start Harbor, away from the terminal: Ctrl-C reaches it from us alone."""
+        command: list[str | Path] = [
+            self.harbor.path,
+            "run",
+            "--config",
+            self.folder / "config.json",
+            "--yes",
+            "--quiet",
+        ]
+        with (self.folder / "harbor.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *self.options], cwd=self.folder, env=dict(self.env), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def watch(
+        self, stop: Stop, started: Callable[[str], None], finished: Callable[[HarborTrial], None],
+        abandon: Callable[[], None],
+    ) -> int:  # fmt: skip
+        """Until Harbor has ended: tell of trials, by their id; its exit code.
+
+        A trial with an exception is told of only at the end, since Harbor may try it again. ``abandon`` is called when
+        the user wants the end and Harbor has not come to it in good order: whatever holds it up goes.
+        """
+        assert self.process is not None
+        asked: float | None = None
+        abandoned = False
+        while self.process.poll() is None:
+            self._tell(started, finished, final=False)
+            if stop.wanted:
+                now = time.monotonic()
+                if asked is None:
+                    asked = now
+                    self._signal(signal.SIGINT)
+                if not abandoned and (stop.now or now - asked > _ORDERLY):
+                    abandoned = True
+                    abandon()
+                if now - asked > (_ORDERLY if stop.now else _PATIENCE):
+                    self.kill()
+            time.sleep(_TICK)
+        self._tell(started, finished, final=True)
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """End Harbor and all that it started, if it still runs."""
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def clear(self) -> None:
+        """The copies of the tasks are not kept."""
+        remove_tree(self.folder / "tasks")
+
+    def complaint(self) -> str:
+        """The end of what Harbor printed."""
+        try:
+            text = (self.folder / "harbor.log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "it printed nothing"
+        found = re.findall(r"(?:^|[│\s])((?:[A-Z]\w*)?(?:Error|Exception)\b: .+)", text)
+        return last_lines(found[-1]) if found else last_lines(text)
+
+    def _signal(self, number: int) -> None:
+        assert self.process is not None
+        with contextlib.suppress(OSError):
+            self.process.send_signal(number)
+
+    def _tell(self, started: Callable[[str], None], finished: Callable[[HarborTrial], None], *, final: bool) -> None:
+        for folder in self._trials():
+            trial = trial_of(folder)
+            if trial is None:
+                continue
+            if f"started {trial}" not in self._known:
+                self._known.add(f"started {trial}")
+                started(trial)
+            if trial not in self._known and (final or _settled(folder)):
+                found = read_harbor_trial(folder)
+                if found is not None and (final or not found.exceptions):
+                    self._known.add(trial)
+                    finished(found)
+
+    def _trials(self) -> Iterator[Path]:
+        with contextlib.suppress(OSError):
+            yield from sorted(path for path in (self.folder / JOB).iterdir() if (path / "config.json").is_file())
+
+
+def trial_of(folder: Path) -> str | None:
+    """The id of our trial that Harbor's folder belongs to: the name of its task's copy."""
+    path = (load(folder / "config.json").get("task") or {}).get("path")
+    return Path(path).name if isinstance(path, str) else None
+
+
+def compose_overlay(
+    labels: Mapping[str, str], variables: Sequence[str], capabilities: Sequence[str] | None
+) -> dict[str, Any]:
+    """What Harbor's containers on a container engine get besides: the job's labels, and the limits of --env docker.
+
+    ``variables`` are those of [environment].env: with an overlay Harbor sets them in its compose process only, and a
+    name without a value takes it from there. ``capabilities`` are all that root keeps, None what the engine gives.
+    """
+    main: dict[str, Any] = {"labels": dict(labels), "pids_limit": _PIDS}
+    if variables:
+        main["environment"] = sorted(variables)
+    if capabilities is not None:
+        main |= {"cap_drop": ["ALL"], "cap_add": list(capabilities)}
+    return {"services": {"main": main}, "networks": {"default": {"labels": dict(labels)}}}
+
+
+def _settled(folder: Path) -> bool:
+    try:
+        return time.time() - (folder / "result.json").stat().st_mtime > _SETTLED
+    except OSError:
+        return False
