@@ -298,6 +298,8 @@ class _Plan:
         try:
             identifier = (build_with_buildx if use_buildx else build)(self.engine, recipe, on_line)
         except BuildFailedError as error:
+            if dockerfile is None and error.reached is not None:  # an author's own steps stay, for the next try
+                _remove(self.engine, error.reached)
             raise _failed(what, error, dockerfile, step) from None
         if old is not None and old["Id"] != identifier:
             _remove(self.engine, str(old["Id"]))

@@ -23,16 +23,21 @@ SHOWN_WIDTH = 300
 _KEPT_WIDTH = 64 << 10
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 _NOISE = re.compile(r" ?---> |Removing intermediate container ")
+_REACHED = re.compile(r" ---> ([0-9a-f]{12,64})\n")
 
 OnLine = Callable[[str], None]
 
 
 class BuildFailedError(Exception):
-    """A build or a pull went wrong: what the engine said, and the last lines that were printed before."""
+    """A build or a pull went wrong: what the engine said, and the last lines that were printed before.
 
-    def __init__(self, message: str, tail: Iterable[str] = ()) -> None:
+    ``reached`` is the id of the image of the last step that went well: the engine keeps it, without a name.
+    """
+
+    def __init__(self, message: str, tail: Iterable[str] = (), reached: str | None = None) -> None:
         self.message = " ".join(message.split())
         self.tail = tuple(tail)
+        self.reached = reached
         super().__init__(self.message)
 
 
@@ -116,15 +121,17 @@ def read_answer(pieces: Iterable[bytes], on_line: OnLine | None = None) -> str |
     BuildFailedError for an error that the engine reports within the stream, which it does with status 200.
     """
     lines = Lines(on_line)
-    image = None
+    image = reached = None
     for document in documents(pieces):
         detail = document.get("errorDetail")
         message = (detail.get("message") if isinstance(detail, dict) else None) or document.get("error")
         if message is not None or detail is not None:
             lines.close()
-            raise BuildFailedError(str(message or detail), lines.tail)
+            raise BuildFailedError(str(message or detail), lines.tail, reached)
         if isinstance(document.get("stream"), str):
             lines.feed(document["stream"])
+            step = _REACHED.fullmatch(document["stream"])
+            reached = step[1] if step else reached
         elif isinstance(document.get("status"), str) and not document.get("progressDetail"):
             prefix = f"{document['id']}: " if document.get("id") else ""
             lines.feed(f"{prefix}{document['status']}\n")

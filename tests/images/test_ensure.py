@@ -247,6 +247,7 @@ def test_an_image_with_more_agents_than_asked_for_is_taken(make_eval: MakeEval, 
     docker("build", "--quiet", "--tag", first.tag, "-", data=relabel.encode())
     found = ensure(folder, agents=("claude-code",))
     assert (found.built, found.agents) == (False, ("claude-code", "codex"))
+    docker("image", "rm", "--force", found.tag, first.id)
 
 
 # A Dockerfile of the author's.

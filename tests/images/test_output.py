@@ -49,13 +49,14 @@ def test_bytes_that_are_no_utf8_and_lines_that_are_no_json_are_shown_and_stop_no
 
 def test_an_error_within_the_stream_is_an_error_with_the_lines_before_it() -> None:
     said = stream(
-        {"stream": "Step 1/2 : FROM x\n"}, {"stream": "no newline"},
+        {"stream": "Step 1/2 : FROM x\n"}, {"stream": " ---> 0123456789ab\n"}, {"stream": "no newline"},
         {"errorDetail": {"code": 7, "message": "it\nfailed"}, "error": "other"}, {"stream": "later\n"},
     )  # fmt: skip
     with pytest.raises(BuildFailedError) as failed:
         read_answer(cut(said, 5))
     assert failed.value.message == "it failed"
     assert failed.value.tail == ("Step 1/2 : FROM x", "no newline")
+    assert failed.value.reached == "0123456789ab"
 
 
 def test_an_error_without_detail_is_one_too() -> None:
