@@ -62,10 +62,9 @@ def engine_errors(doing: str) -> Iterator[None]:
         raise MachineError(f"the container engine cannot {doing}: {' '.join(str(said).split())[:400]}") from None
 
 
-def image_labels(engine: Engine, reference: str) -> dict[str, str] | None:
-    """The labels of an image that is here, None when it is not."""
-    found = inspect(engine, reference)
-    return None if found is None else dict((found.get("Config") or {}).get("Labels") or {})
+def labels_of(found: Mapping[str, Any] | None) -> dict[str, str]:
+    """The labels of an inspected image."""
+    return {} if found is None else dict((found.get("Config") or {}).get("Labels") or {})
 
 
 def inspect(engine: Engine, reference: str) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
+from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.images.bases import Base, find_base, is_pinned, local_base, short
 from harbor_tasks.images.builder import (
     Engine,
@@ -27,12 +27,13 @@ from harbor_tasks.images.builder import (
     build_with_buildx,
     engine_errors,
     has_buildx,
-    image_labels,
     inspect,
+    labels_of,
 )
 from harbor_tasks.images.context import listed
 from harbor_tasks.images.credentials import missing_helper
 from harbor_tasks.images.dockerfile import Dockerfile, parse
+from harbor_tasks.images.faults import failed
 from harbor_tasks.images.output import BuildFailedError
 from harbor_tasks.images.verify import verify_layer
 from harbor_tasks.resources import resource
@@ -43,8 +44,6 @@ from harbor_tasks.tasks.runtime import AGENTS, DEFAULT_BASE, files_digest, image
 BASE_VARIABLE = "HARBOR_PACK_BASE"
 """The base of evals that name none, for machines without a registry."""
 _STEP = re.compile(r"Step (\d+)/\d+ : ")
-_OWN_WORD = re.compile(r"harbor-pack( \(this machine\))?: (.*)")
-_NO_SHELL = re.compile(r"/bin/sh\b.*no such file|no such file.*/bin/sh\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def ensure_image(
     there = plan.existing()
     if there is not None:
         return there
-    with _alone():
+    with _alone(plan.on_event):
         return plan.existing() or plan.make()  # another process may have made it while we waited
 
 
@@ -169,23 +168,34 @@ class _Plan:
 
     @property
     def content(self) -> str:
-        """What the image is made of, apart from the agent programs: the tag covers all but a base from outside."""
-        return _hash([self.manifest.image, None if self.dockerfile_name else self.base_reference])
+        """What the image is made of, apart from a base image and the agent programs, which have labels of their own."""
+        return _hash(["image", self.manifest.image])
 
     def existing(self) -> ImageRef | None:
         """The image, if it is here with the same content, the agents asked for, and a base that did not move."""
-        labels = image_labels(self.engine, self.manifest.image)
-        if labels is None or labels.get("harbor-pack.content") != self.content:
-            return None
-        has = tuple(labels.get("harbor-pack.agents", "").split())
-        if not set(self.agents) <= set(has):
-            return None
-        identity = self._identity()
-        if identity is not None and identity != labels.get("harbor-pack.base-id"):
-            return None
         found = inspect(self.engine, self.manifest.image)
-        identifier = "" if found is None else str(found["Id"])
-        return ImageRef(self.manifest.image, identifier, False, labels.get("harbor-pack.base", ""), has)
+        labels = labels_of(found)
+        has = tuple(labels.get("harbor-pack.agents", "").split())
+        same = labels.get("harbor-pack.content") == self.content and set(self.agents) <= set(has)
+        if found is None or not same or not self._is_on_base(labels):
+            return None
+        return ImageRef(self.manifest.image, str(found["Id"]), False, labels.get("harbor-pack.base", ""), has)
+
+    def _is_on_base(self, labels: Mapping[str, str]) -> bool:
+        """Whether an image is on the base that is asked for, as it is now.
+
+        One that was made with ``--base`` will do where nobody names a base and the eval's own is not here.
+        """
+        identity = self._identity()
+        if self.dockerfile is not None or labels.get("harbor-pack.base-reference") == self.base_reference:
+            return identity is None or identity == labels.get("harbor-pack.base-id")
+        named = self.base_option or (self.manifest.sandbox.image is None and os.environ.get(BASE_VARIABLE))
+        if named or identity is not None:
+            return False
+        self.on_event(
+            f"{self.base_reference} is not here; taking the image that was made on {labels['harbor-pack.base']}"
+        )
+        return True
 
     def _identity(self) -> str | None:
         """What the base is now, by ids; None when it is not here to be asked."""
@@ -209,7 +219,8 @@ class _Plan:
         # An author's Dockerfile that is not to be sealed stays what it is.
         below = base.id if self.dockerfile is not None and not self.manifest.sandbox.sealed else self._runtime(base)
         labels = _labels("image", self.content) | {
-            "harbor-pack.base": str(base), "harbor-pack.base-id": identity, "harbor-pack.agents": " ".join(self.agents),
+            "harbor-pack.base": str(base), "harbor-pack.base-id": identity,
+            "harbor-pack.base-reference": base.reference, "harbor-pack.agents": " ".join(self.agents),
         }  # fmt: skip
         copy = f"COPY layer/ {SANDBOX_HOME}/layer/\n" if self.layer else ""
         health = self._own_health_check(below)
@@ -278,7 +289,7 @@ class _Plan:
             self._drop_stage(content[:16])
 
     def _is_here(self, tag: str, content: str) -> bool:
-        return (image_labels(self.engine, tag) or {}).get("harbor-pack.content") == content
+        return labels_of(inspect(self.engine, tag)).get("harbor-pack.content") == content
 
     def _build(self, recipe: Recipe, what: str, dockerfile: Dockerfile | None = None) -> str:
         """Build one image; an image of the same name that was made of something else goes."""
@@ -300,7 +311,7 @@ class _Plan:
         except BuildFailedError as error:
             if dockerfile is None and error.reached is not None:  # an author's own steps stay, for the next try
                 _remove(self.engine, error.reached)
-            raise _failed(what, error, dockerfile, step) from None
+            raise failed(what, error, dockerfile, step) from None
         if old is not None and old["Id"] != identifier:
             _remove(self.engine, str(old["Id"]))
         return identifier
@@ -311,26 +322,6 @@ class _Plan:
             left = self.engine.client.api.images(filters={"label": f"harbor-pack.stage={stage}", "dangling": True})
         for image in left:
             _remove(self.engine, image["Id"])
-
-
-def _failed(what: str, error: BuildFailedError, dockerfile: Dockerfile | None, step: int) -> HarborPackError:
-    """Whose fault a failed build is, in words: the author's base or Dockerfile, or this machine."""
-    for line in error.tail:
-        found = _OWN_WORD.search(line)
-        if found is not None:
-            return MachineError(found[2]) if found[1] else AuthorError(found[2])
-    tail = "".join(f"\n  {line}" for line in error.tail)
-    if dockerfile is not None:
-        place = what
-        if 0 < step <= len(dockerfile.instructions):
-            place = f"{what}:{dockerfile.instructions[step - 1].line}"
-        return AuthorError(f"{place}: does not build: {error.message}{tail}")
-    if _NO_SHELL.search(error.message):
-        return AuthorError(
-            "the base image has no /bin/sh, and so neither python3 nor a way to install it; take a base that is made "
-            "from Debian or Ubuntu (sandbox.image)"
-        )
-    return MachineError(f"{what} does not build: {error.message}{tail}")
 
 
 def _labels(kind: str, content: str) -> dict[str, str]:
@@ -370,7 +361,7 @@ def _certificates() -> bytes:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone(on_event: OnEvent) -> Iterator[None]:
     """One process of this user builds at a time, so that two at once do not build the same image twice."""
     cache = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
     folder = Path(cache).expanduser()
@@ -381,7 +372,11 @@ def _alone() -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_event("waiting for another build of an image")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)

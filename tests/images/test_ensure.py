@@ -215,6 +215,22 @@ def test_the_base_comes_from_the_option_the_eval_or_this_machines_variable(
     assert ensure(named, base=base_image).base.startswith(base_image)
 
 
+def test_an_image_that_was_made_with_the_option_is_taken_where_the_evals_own_base_is_not_here(
+    make_eval: MakeEval, ensure: Any, base_image: str
+) -> None:
+    absent = "image-test-base:absent"
+    folder = make_eval(sandbox={"image": absent})
+    first = ensure(folder, base=base_image)
+    assert (ensure(folder).built, ensure(folder).id) == (False, first.id)
+    assert ensure.said == [f"{absent} is not here; taking the image that was made on {first.base}"]
+    docker("tag", base_image, absent)
+    second = ensure(folder)
+    assert second.built
+    assert second.base.startswith(absent)
+    docker("image", "rm", absent)
+    assert ensure(folder, base=base_image).built
+
+
 def test_an_image_that_is_not_to_be_sealed_is_used_as_it_is(make_eval: MakeEval, ensure: Any, base_image: str) -> None:
     image = ensure(make_eval(sandbox={"image": base_image, "sealed": False}, skill=SKILL))
     assert (image.tag, image.built) == (base_image, False)
