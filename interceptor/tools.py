@@ -441,17 +441,21 @@ def hosts(value, always=False):
     return found
 
 
-def contains(value, word):
-    """`must_contain` of one word: on the host of a value that is like one, else anywhere in it; case is folded."""
+def contains(value, words):
+    """`must_contain`: one of the words, on each host of a value that is like one, else anywhere in it. Folds case."""
     leads = hosts(value)
     if not leads:
-        return word.lower() in value.lower()
-    (host, port), *more = hosts(word, True)
-    loopback = host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
-    part = rx(("^%s$" if loopback else r"(?:^|[.-])%s(?:$|[.-])") % escaped(host)).search
-    if more or not host:
-        return False
-    return False not in [port in ("", its_port) and bool(part(name)) for name, its_port in leads]
+        return True in [word.lower() in value.lower() for word in words]
+    for name, its_port in leads:
+        found = False
+        for word in words:
+            (host, port), *more = hosts(word, True)
+            loopback = host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
+            part = ("^%s$" if loopback else r"(?:^|[.-])%s(?:$|[.-])") % escaped(host)
+            found = found or (host and not more and port in ("", its_port) and rx(part).search(name))
+        if not found:
+            return False
+    return True
 
 
 def env_value_passes(rules, value):
@@ -460,7 +464,7 @@ def env_value_passes(rules, value):
     for host, _ in hosts(value, True) if "host_in" in rules else ():
         if not host or True not in [glob(pattern.strip().lower(), host) for pattern in rules["host_in"]]:
             return False
-    return "must_contain" not in rules or True in [contains(value, word) for word in rules["must_contain"]]
+    return "must_contain" not in rules or contains(value, rules["must_contain"])
 
 
 def failed_env_check(checks, env, reading):
@@ -510,7 +514,7 @@ WRAPPERS.update(dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu fun
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
-MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 2 << 20
+MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -690,11 +694,13 @@ class Lexer:
             word.subs.append((self.nested(), True))
             return "$()"
         if opening == "${":
-            out = []
+            out, self.depth = [], self.depth + 1
+            if self.depth > 4 * MAX_DEPTH:
+                raise Unreadable
             self.pieces(self.braced, word, out)
             if not self.s.startswith("}", self.i):  # a single quote, too: whether it quotes there depends
                 raise Unreadable
-            self.i += 1
+            self.i, self.depth = self.i + 1, self.depth - 1
             return parameter("".join(out), "${%s}" % "".join(out))
         match = rx(r"((?:[^`\\]|\\.|\\\n)*)`").match(self.s, self.i)
         if not match or opening == ">(":  # that runs what is written
@@ -776,7 +782,7 @@ class Reading:
 
     def __init__(self, command):
         self.sure, self.opened, self.commands, self.targets, self.executed, self.seen = True, 0, [], [], set(), set()
-        self.texts, self.spans, typed, at = [], [], "", 0
+        self.texts, self.simple_texts, self.spans, typed, at = [], [], [], "", 0
         self.open(command, 0, False, 0)
         for start, end in sorted(self.spans):
             typed += command[at : max(at, start)]
@@ -804,6 +810,8 @@ class Reading:
                     words = list(map(Word, line.split()))
                     for k in range(len(words)):
                         found.append(Command(words[k : k + 30]))
+        if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
+            raise Refused("the command is too long to be read")
         for cmd in lexer.flat:
             cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
             for k in cmd.places:
@@ -829,6 +837,7 @@ class Reading:
             written = set()
             for word in cmd.targets + cmd.words if "tee" in cmd.names else cmd.targets:
                 written.add(base_name(word.text))
+            written.difference_update(cmd.names)
             for text, quoted, at, subs in cmd.docs:
                 if sink or not cmd.names or written & self.executed:
                     self.open(text, None, out, depth + 1)
@@ -862,8 +871,6 @@ class Reading:
         """Adds the texts of a simple command, from each place of a program, and opens what it runs as code."""
         words = [word for word in cmd.words if word not in data] if data else cmd.words
         self.commands.append(words)
-        if len(self.commands) > MAX_COMMANDS:
-            raise Refused("the command is too long to be read")
         for place in program_places(words) if data else cmd.places:
             first, rest, shown = words[place].text, words[place + 1 :], []
             name = base_name(first)
@@ -885,6 +892,7 @@ class Reading:
                 if not (here and spaced):  # else it is searched by what it opens
                     shown.append(word)
             tail = " ".join([word.text for word in shown])
+            self.simple_texts.append(name + " " + tail)
             self.texts += [name + " " + tail, first + " " + tail]
             if rest and rest[0].text[:1] == "-":  # global options before a subcommand
                 for k in operands(shown, 0, 0):
@@ -895,14 +903,14 @@ def assigned(name, reading):
     """The texts that a command gives a variable; None when it does something to it that cannot be checked."""
     var, values = escaped(name), []
     other = rx((
-        r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )\S+)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)"
+        r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )[^-\s]\S*)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)"
         r"|^env .*(?:-u ?|--unset[= ])VAR\b|^exec (?:-\S+ )*-\w*c|^su(?: |$)"
         r"|^(?:sudo|doas)(?! (?:.* )?(?:-\w*E|--preserve-env))"
-        r"|^(?:unset|read|mapfile|readarray|getopts|local|let|for|select|declare|typeset|printf|(?:export|readonly) -)"
+        r"|^(?:unset|read|mapfile|readarray|getopts|local|let|for|select|declare|typeset|printf|export -\w+)"
         r"(?: .*)?(?<![\w${])VAR(?![\w=])|VAR['\"\]]+\s*[=:](?!=)"
     ).replace("VAR", var), DOTALL).search  # fmt: skip
     typed = rx(r"\$\{?\w+").sub("", reading.texts[0])
-    if True in map(bool, map(other, [typed, *reading.texts[1:]])) or (not reading.sure and name in typed):
+    if True in map(bool, map(other, [typed, *reading.simple_texts])) or (not reading.sure and name in typed):
         return None
     for words in reading.commands:
         for word in words:
@@ -942,6 +950,7 @@ class Guard:
 
     def named(self, token, folders):
         """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
+        token = token[2:] if token[:1] == "-" else token  # -oFILE
         name = os.path.basename(token)
         if name in self.names or ("$" in token and token.endswith("hooks/tools.py")):
             return True
@@ -958,7 +967,7 @@ class Guard:
     def in_bash(self, reading):
         """The piece of a command that names a protected file, or a folder to be removed that holds one; or None."""
         folders, removed = [self.cwd], []
-        for text in reading.texts[1:]:
+        for text in reading.simple_texts:
             name, *rest = text.split() or [""]
             rest = [part for part in rest if part[0] != "-"]
             if name in ("cd", "pushd") and rest:
