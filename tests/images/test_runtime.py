@@ -113,7 +113,7 @@ def test_it_stops_at_once_and_starts_in_the_evals_workdir_whatever_the_base_says
     image = ["docker", "inspect", "--format", "{{.Config.WorkingDir}} {{.Config.StopSignal}} {{.Config.Healthcheck}}"]
     said = subprocess.run([*image, box.name], capture_output=True, text=True, check=True).stdout.split()
     assert said[:2] == ["/srv/app", "SIGKILL"]
-    assert "true" in said[2]  # and not NONE, which `docker compose up --wait`, and so Harbor, takes for a fault
+    assert "true]" in said[3]  # and not NONE, which `docker compose up --wait`, and so Harbor, takes for a fault
     assert box.says("echo $LANG; echo $PATH").splitlines() == [
         "en_GB.UTF-8", "/opt/tools:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     ]  # fmt: skip
