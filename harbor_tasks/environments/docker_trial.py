@@ -33,8 +33,8 @@ SOLUTION, TESTS, AGENT_LOGS, VERIFIER_LOGS = "/solution", "/tests", "/logs/agent
 """Harbor's places."""
 PREFIX = "/usr/local/lib/harbor-pack/prefix"
 MANAGED = "/etc/claude-code/managed-settings.json"
-AGENT, AGENT_GID = "agent", 903
-"""The user of the agent program in a sealed sandbox, and its own group."""
+AGENT, AGENT_GID, WORKER = "agent", 903, "worker"
+"""The user of the agent program in a sealed sandbox, its own group, and the user of what the model runs."""
 SETUP_SECONDS = 120.0
 LOG_BYTES = 256 << 20
 """Of a transcript, an interception log or a verifier's folder; a trial with more is not to be trusted."""
@@ -136,9 +136,20 @@ class DockerSandbox:
 
     def self_test(self) -> None:
         """The registered commands, as the agent's user and in the way in which the agent program starts them."""
+        if self._sealed:
+            self._users_apart()
         for settings in {json.dumps(one): one for one in self.settings.values()}.values():
             hooks = _Hooks(self, settings)
             self_test(settings, hooks, cwd=self._workspace, home=None if self._sealed else SANDBOX_HOME)
+
+    def _users_apart(self) -> None:
+        """What the model runs is another user's than the agent program: a user of the same could end the hook."""
+        said = bytearray()
+        self._line.run((PREFIX, "id -un"), out=said.extend, err=said.extend, user=self._user, timeout=SECONDS)
+        who = said.decode("utf-8", "replace").strip()
+        if who != WORKER:
+            hint = "; the engine must allow setuid programs (sudo)" if "privileges" in who or "setuid" in who else ""
+            raise SelfTestError(f"the model's commands would not run as {WORKER}: {who[-300:]}{hint}")
 
     def open(self) -> None:
         """Setup's last touch was the mark."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from harbor_tasks.environments.docker_container import Recipe
+
 pytestmark = pytest.mark.engine
 
 GOLD = "SENTINEL-GOLD-7f3"
@@ -229,6 +231,23 @@ def test_a_task_whose_hook_cannot_work_is_an_environment_error_and_no_agent_runs
         assert (trial.status, trial.error.kind, trial.reward) == ("error", "environment", None)
         assert not (found.folder[case] / "workspace" / "done.txt").exists()
         assert labelled(found.job.id) == []
+
+
+def test_an_engine_that_forbids_setuid_programs_is_found_before_the_agent_starts(
+    engine_author: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host_config = Recipe.host_config
+
+    def strict(recipe: Recipe, api: Any) -> Any:
+        return {**host_config(recipe, api), "SecurityOpt": ["no-new-privileges"]}
+
+    monkeypatch.setattr(Recipe, "host_config", strict)
+    author = engine_author()
+    author.case("strict", solve="echo yes > done.txt")  # no handler: no hook that could fail
+    trial = run(author, "oracle", ("strict",)).trial["strict"]
+    assert trial.error is not None
+    assert (trial.status, trial.error.kind) == ("error", "environment")
+    assert "no new privileges" in trial.error.message
 
 
 # ----------------------------------------------------------------------------------------------- limits and networks
