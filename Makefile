@@ -43,7 +43,7 @@ lint: $(venv)/dev.stamp ## ruff: rules and format
 	$(python) -m ruff format --check .
 
 types: $(venv)/dev.stamp ## mypy, strict
-	$(python) -m mypy --explicit-package-bases
+	$(python) -m mypy
 
 bench: $(venv)/dev.stamp ## measure; prints ratios
 	$(python) -m pytest tests/bench -s $(ARGS)
