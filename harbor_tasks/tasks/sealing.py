@@ -34,6 +34,10 @@ _PINNED_ENV = {
     "CLAUDE_CODE_SHELL_PREFIX": f"{RUNTIME}/prefix", "CLAUDE_CODE_SIMPLE": "0", "LD_PRELOAD": "", "LD_AUDIT": "",
     "LD_LIBRARY_PATH": "", "BASH_ENV": "", "ENV": "",
 }  # fmt: skip
+#: What is the agent program's own, or tells of it: its tools work as `agent`, and would let the model at its transcript
+#: and start-up files and, by the kernel, its variables. The rules see through links.
+_OWN_PLACES = ("/logs", "/home/agent", "/proc/self", "/proc/thread-self", "/proc/[0-9]*")
+_DENIED = [f"{tool}(/{place}/**)" for place in _OWN_PLACES for tool in ("Read", "Edit")]
 #: Keys of models are the agent program's; what the model runs does not get them, whatever the eval asks for.
 _MODEL_KEY = re.compile(r"(?:ANTHROPIC|CLAUDE|OPENAI|CODEX|HARBOR_PACK)_\w*(?:KEY|TOKEN)")
 
@@ -80,7 +84,9 @@ def answers_questions(handlers: Handlers | None) -> bool:
 def _managed(settings: Mapping[str, Any], env: Mapping[str, str]) -> str:
     """Managed settings: those of an unsealed sandbox with the sealed command, and no hooks but these."""
     pinned = {**settings.get("env", {}), **env, **_PINNED_ENV}
-    return _line({"allowManagedHooksOnly": True, **settings, "env": pinned})
+    permissions = settings.get("permissions", {})
+    permissions = {**permissions, "deny": [*permissions.get("deny", []), *_DENIED]}
+    return _line({"allowManagedHooksOnly": True, **settings, "permissions": permissions, "env": pinned})
 
 
 def _registered(settings: Mapping[str, Any]) -> str | None:

@@ -128,7 +128,7 @@ def _step(ev: Eval, step: Step, verifier: dict[str, Any], *, own_env: bool) -> d
     table["verifier"] = dict(verifier)  # a step's own defaults would beat the task's values
     if ev.spec.sandbox.sealed:
         # Harbor runs it as the agent's user, for whom sudo has a rule.
-        table["healthcheck"] = {"command": f"sh {SANDBOX_HOME}/setup --step {step.id}", "retries": 1}
+        table["healthcheck"] = {"command": f"/bin/sh {SANDBOX_HOME}/setup --step {step.id}", "retries": 1}
     elif own_env:
         settings = f"{ev.spec.sandbox.workdir}/.claude/settings.json"
         table["healthcheck"] = {"command": f"cp {SANDBOX_HOME}/{step_settings(step)} {settings}", "retries": 1}
@@ -157,7 +157,7 @@ def _environment(
     # A second run finds the script in the home, where the first one put it.
     moved, fresh = f"{SANDBOX_HOME}/setup", f"{sandbox.workdir}/setup"
     table["healthcheck"] = {
-        "command": f"if [ -e {moved} ]; then sh {moved}; else sh {fresh}; fi",
+        "command": f"if [ -e {moved} ]; then /bin/sh {moved}; else /bin/sh {fresh}; fi",
         "timeout_sec": float(SETUP_SECONDS),
         "retries": 1,  # it does not get better by waiting
     }

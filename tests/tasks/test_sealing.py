@@ -45,7 +45,7 @@ def test_managed_settings_hold_the_only_hooks_the_permissions_and_the_variables(
     )  # fmt: skip
     managed = json.loads(sealed.managed)
     assert managed["allowManagedHooksOnly"] is True
-    assert managed["permissions"] == {"deny": ["WebSearch"]}
+    assert managed["permissions"]["deny"][0] == "WebSearch"
     assert managed["env"]["A"] == "1"
     assert "B" not in managed["env"]
     (group,) = managed["hooks"]["PreToolUse"]
@@ -67,6 +67,12 @@ def test_variables_that_would_undo_the_seal_are_pinned(author: Author) -> None:
     env = json.loads(seal(author).managed)["env"]
     assert env["CLAUDE_CODE_SHELL_PREFIX"] == "/usr/local/lib/harbor-pack/prefix"
     assert env["LD_PRELOAD"] == env["BASH_ENV"] == ""
+
+
+def test_what_is_the_agent_programs_own_is_closed_to_its_tools(author: Author) -> None:
+    """They work as the agent's user: its transcript, its start-up files, its variables by /proc."""
+    deny = json.loads(seal(author).managed)["permissions"]["deny"]
+    assert {"Edit(//logs/**)", "Edit(//home/agent/**)", "Read(//proc/self/**)"} <= set(deny)
 
 
 def test_nothing_is_registered_where_nothing_is_intercepted(author: Author) -> None:

@@ -251,7 +251,7 @@ class TestSteps:
         data = toml(author)
         assert data["environment"]["env"] == {"A": "1", "B": "1", "KEY": "${KEY}"}
         assert [step["healthcheck"]["command"] for step in data["steps"]] == [
-            f"sh /opt/harbor-pack/setup --step {step}" for step in ("plan", "write")
+            f"/bin/sh /opt/harbor-pack/setup --step {step}" for step in ("plan", "write")
         ]
         author.eval(sandbox={"image": "some/image:1", "sealed": False})
         author.build()
