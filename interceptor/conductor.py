@@ -3,7 +3,7 @@
 
 It is process 1, and root. So it needs no new process to end the others (a container whose processes are used up still
 obeys), nobody but the kernel can end it, and with it the whole container ends: when harbor-pack is gone, standard input
-ends, and so does this.
+ends, and so does this. No file of it is in the container: it comes over standard input, before the first request.
 
 A request is a JSON object on one line of standard input, followed by ``bytes`` raw bytes when it has that key:
 

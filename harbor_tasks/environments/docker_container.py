@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import docker.errors
 import requests.exceptions
@@ -19,15 +19,23 @@ from harbor_tasks.environments.docker_line import Line
 from harbor_tasks.environments.engine import Engine
 from harbor_tasks.errors import MachineError
 from harbor_tasks.evalspec.schema import Sandbox
+from harbor_tasks.resources import resource
 
 PIDS = 512
 """Processes and threads of a container: a fork loop stays in it."""
 CAPABILITIES = ("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What root keeps in a sealed sandbox: to hand files over (CHOWN, DAC_OVERRIDE, FOWNER, FSETID for the setgid bit of
 folders), to end other users' processes (KILL), to become them (SETUID, SETGID), and sudo's entry in the audit log."""
-CONDUCTOR = "conductor.py"
 AGENT_HOME = "/opt/harbor-pack-agent"
-"""Root's folder of what runs in the sandbox and belongs to no eval: the conductor, the agent's program, its input."""
+"""Root's folder of what runs in the sandbox and belongs to no eval: the agent's program and its input."""
+BOOT = """
+import os, sys
+script, size = b"", int(sys.argv[1])
+while len(script) < size:
+    script += os.read(0, size - len(script)) or os._exit(0)
+exec(compile(script, "conductor.py", "exec"))
+"""
+"""The first process takes its script from the line: no request to the engine for it, and no file in the sandbox."""
 LABEL, JOB, TRIAL, HOST, FOLDER = (
     "harbor-pack", "harbor-pack.job", "harbor-pack.trial", "harbor-pack.host", "harbor-pack.folder"
 )  # fmt: skip
@@ -63,6 +71,11 @@ def this_host() -> str:
 def job_labels(job: str, folder: Path) -> dict[str, str]:
     """The labels of everything that a job makes on the engine."""
     return {LABEL: "1", JOB: job, HOST: this_host(), FOLDER: str(folder.absolute())}
+
+
+@cache
+def _script() -> bytes:
+    return resource("interceptor", "conductor.py").read_bytes()
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,7 @@ class Container:
         recipe = self._recipe
         with engine_errors(f"make a container of {recipe.image}"):
             made = self._api.create_container(
-                recipe.image, [recipe.python, "-I", "-S", f"{AGENT_HOME}/{CONDUCTOR}"], entrypoint=[], user="0:0",
+                recipe.image, [recipe.python, "-I", "-S", "-c", BOOT, str(len(_script()))], entrypoint=[], user="0:0",
                 stdin_open=True, working_dir=recipe.sandbox.workdir, hostname=self._trial,
                 name=f"harbor-pack-{self._trial}-{secrets.token_hex(3)}",
                 labels={**recipe.labels, TRIAL: self._trial}, environment=dict(recipe.environment),
@@ -126,11 +139,6 @@ class Container:
             config = self._api.inspect_image(self._recipe.image).get("Config") or {}
         return str(config.get("User") or "")
 
-    def put(self, archive: IO[bytes]) -> None:
-        """Unpack an archive at ``/``, also before it was started."""
-        with engine_errors("put files into a container"):
-            self._api.put_archive(self.id, "/", archive)
-
     def start(self, stop: Stop) -> None:
         """Start it, with its first process on the line."""
         with engine_errors("attach to a container"):
@@ -143,6 +151,7 @@ class Container:
             if self.python in str(error) and ("not found" in str(error) or "no such file" in str(error)):
                 raise MachineError(f"the image has no {self.python}, which hook and verifier need: {error}") from error
             raise
+        self.line.send(_script())
 
     def why_ended(self) -> str:
         """What the engine knows of the end of its first process."""

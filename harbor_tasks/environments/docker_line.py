@@ -132,18 +132,19 @@ class Line:
         *, seconds: float = 0, **sinks: Sink,
     ) -> dict[str, Any]:  # fmt: skip
         size = len(payload) if isinstance(payload, bytes) else size
-        self._send(json.dumps({**request, "bytes": size}).encode() + b"\n")
+        self.send(json.dumps({**request, "bytes": size}).encode() + b"\n")
         if isinstance(payload, bytes):
-            self._send(payload)
+            self.send(payload)
         else:
             while block := payload.read(_BLOCK):
-                self._send(block)
+                self.send(block)
         reply = self._reply(seconds + _PATIENCE, {name[:1].encode(): sink for name, sink in sinks.items()})
         if "error" in reply:
             raise RefusedError(str(reply["error"]))
         return reply
 
-    def _send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
+        """Bytes as they are."""
         silent = time.monotonic() + _PATIENCE
         view = memoryview(data)
         while view:

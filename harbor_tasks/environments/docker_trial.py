@@ -14,7 +14,7 @@ from typing import Any
 from harbor_tasks.agents.base import Launch, Places, solution_dir
 from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.docker_container import AGENT_HOME, CONDUCTOR, Container
+from harbor_tasks.environments.docker_container import AGENT_HOME, Container
 from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import File, Line
 from harbor_tasks.environments.docker_network import check_closed
@@ -68,14 +68,14 @@ class DockerSandbox:
 
     def stage(self, stop: Stop) -> None:
         """Put the task in, let its setup stage and seal it, and look whether it did."""
-        environment = self._plan.task / "environment"
-        with Outgoing() as archive:
-            expected = archive.tree(environment, self._workspace)
-            archive.folder(AGENT_HOME)
-            for program in (CONDUCTOR, *self._plan.agent.programs):
-                archive.tree(resource("interceptor", program), f"{AGENT_HOME}/{program}")
-            self._container.put(archive.finish())
         self._container.start(stop)
+        with Outgoing() as archive:
+            expected = archive.tree(self._plan.task / "environment", self._workspace)
+            archive.folder(AGENT_HOME)
+            for program in self._plan.agent.programs:
+                archive.tree(resource("interceptor", program), f"{AGENT_HOME}/{program}")
+            file = archive.finish()
+            self._line.put(file, archive.size)
         _compare(expected, self._line.listing(self._workspace), "did not arrive in the container")
         self._setup()
         self._check_staged(expected)
