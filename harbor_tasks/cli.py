@@ -246,14 +246,24 @@ def image(
 @app.command()
 def probe(
     source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    environment: Annotated[str, typer.Option("--env", metavar="NAME", help="where: local")] = "local",
+    harbor_options: Annotated[
+        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
+    ] = None,
+    environment: Annotated[
+        str, typer.Option("--env", metavar="A,B", help="where: local, docker, harbor; several are compared")
+    ] = "local",
+    host: Host = None,
+    harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
     as_json: Json = False,
 ) -> None:
     """Force each probe's call through the built policy and compare the decision; list the routes around it."""
+    from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.proving import prove
 
-    report = prove(built_tasks(source, jobs_dir, ()), environments=tuple(environment.split(",")))
+    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
+    places = [name.strip() for name in environment.split(",")]
+    report = prove(built_tasks(source, jobs_dir, ()), environments=places, options=options, say=complain)
     if as_json:
         print_json(report.as_json())
     else:

@@ -5,7 +5,7 @@
 They run on Harbor's side and import only Harbor and the standard library. What works in the sandbox is ``replay.py``
 and ``prober.py`` of this folder: put into a folder of root's and started as the task's agent user, under the managed
 settings and the command prefix when `setup` sealed the sandbox, else under the workspace's settings. What they leave
-lies in ``/logs/agent``: transcript.jsonl or outcomes.jsonl, stdout.txt, stderr.txt, and run.json for the verifier.
+lies in ``/logs/agent``: transcript.jsonl (of probes their outcomes), stdout.txt, stderr.txt, run.json for the verifier.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class SandboxAgent(BaseAgent):
 
     capabilities = AgentCapabilities(mcp_servers=True, mcp_http_headers=True)
     programs: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()  # variables of Harbor's own process that an unsealed hook asks its model with
 
     def version(self) -> str:
         return "1"
@@ -83,7 +84,7 @@ class SandboxAgent(BaseAgent):
             raise RuntimeError("the agent's files cannot be put in place: %s" % said(placed))
         # sealed: the hook's key came with the task's own variables, and root has taken it over
         sealed = "sealed" in (placed.stdout or "")
-        model = {} if sealed else {name: os.environ[name] for name in MODEL if name in os.environ}
+        model = {} if sealed else {name: os.environ[name] for name in self.given if name in os.environ}
         words = " ".join(map(shlex.quote, arguments))
         run = RUN.format(home=HOME, arguments=words, logs=shlex.quote(str(self.environment_logs_dir)))
         done = await environment.exec(run, env=model)
@@ -110,6 +111,7 @@ class ReplayAgent(SandboxAgent):
     """
 
     programs = ("replay.py",)
+    given = MODEL
 
     def __init__(self, *args: Any, permission_mode: str = "bypassPermissions", plugins: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
@@ -158,7 +160,7 @@ class ProbeAgent(SandboxAgent):
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:  # noqa: ARG002
         """Ask the registered hooks about each probe's call."""
         probes = environment.environment_dir.parent / "solution" / "probes.json"
-        out = "%s/outcomes.jsonl" % self.environment_logs_dir
+        out = "%s/transcript.jsonl" % self.environment_logs_dir
         arguments = ["%s/prober.py" % PROGRAMS, "--probes", "%s/probes.json" % GIVEN, "--out", out]
         await self.start(environment, {"probes.json": json.loads(probes.read_bytes())}, arguments)
 

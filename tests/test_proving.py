@@ -151,9 +151,9 @@ def test_a_policy_that_does_not_work_is_a_fault_of_the_machine_not_a_miss(tmp_pa
         prove(out)
 
 
-def test_an_environment_that_does_not_probe_yet_is_said(tmp_path: Path) -> None:
-    with pytest.raises(AuthorError, match="docker"):
-        prove(tmp_path, environments=("local", "docker"))
+def test_an_environment_that_does_not_exist_is_said(tmp_path: Path) -> None:
+    with pytest.raises(AuthorError, match="local, docker, harbor"):
+        prove(tmp_path, environments=("local", "moon"))
 
 
 def test_a_build_without_any_policy_has_only_routes(tmp_path: Path) -> None:

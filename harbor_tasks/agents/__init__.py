@@ -3,4 +3,5 @@
 - base.py: the contract of an agent, and the agents by name
 - oracle.py: runs the case's solution
 - replay.py: plays the case's recorded tool calls
+- probe.py: forces the eval's probes, in the task that `probe` makes
 """

@@ -76,12 +76,15 @@ class Agent(Protocol):
 def make_agent(name: str, manifest: BuildManifest) -> Agent:
     """The agent of this name, set up for this build; AuthorError when there is none."""
     from harbor_tasks.agents.oracle import OracleAgent
+    from harbor_tasks.agents.probe import ProbeAgent
     from harbor_tasks.agents.replay import ReplayAgent
 
     if name == OracleAgent.name:
         return OracleAgent()
     if name == ReplayAgent.name:
         return ReplayAgent(manifest)
+    if name == ProbeAgent.name:  # of a task that `probe` makes
+        return ProbeAgent()
     known = (OracleAgent.name, ReplayAgent.name)
     if name in PLANNED:
         raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {' or '.join(known)}")

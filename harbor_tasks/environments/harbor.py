@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.agents.oracle import OracleAgent
+from harbor_tasks.agents.probe import ProbeAgent
 from harbor_tasks.agents.replay import DEFAULT_MODE
 from harbor_tasks.environments.base import (
     Job,
@@ -244,9 +246,11 @@ class HarborEnvironment:
 
 
 def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
-    """Harbor's own oracle, or our agent for it."""
-    if agent == "oracle":
+    """Harbor's own oracle, or one of our agents for it."""
+    if agent == OracleAgent.name:
         return {"name": "oracle"}
+    if agent == ProbeAgent.name:
+        return {"import_path": "harbor_replay:ProbeAgent"}
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}

@@ -67,6 +67,12 @@ def attack_texts(regex: str, flags: int) -> Iterator[str]:
                         yield before[:LONGEST] + (pump * rounds)[:LONGEST] + end
 
 
+def example_texts(regex: str, flags: int = 0) -> list[str]:
+    """A few texts in which the regex is found, as far as they can be told from its parse tree."""
+    tree = importlib.import_module("re._parser").parse(regex, flags)
+    return [text for text in _examples(tree) if re.search(regex, text, flags)]
+
+
 def _repeats(items: Any, before: str) -> Iterator[tuple[str, int, Any]]:
     """Every repeat of many rounds in the tree: an example of what stands before it, its least rounds, and its body."""
     for op, value in items:

@@ -1,0 +1,73 @@
+"""Drives probes through a built policy: forced tool calls, each with the decision that it must get (DESIGN.md, Probes).
+
+- calls.py: what is asked, and of an answer what must be the same everywhere
+- here.py: on this machine, the matchers and the exact registered command of the built settings.json
+- sandbox.py: in a container, or under Harbor: one task of the eval that carries all probes
+- report.py: the table, the JSON, the exit code
+
+All ask as the agent program asks, by the same script (interceptor/prober.py). No model, no agent and no tool runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from harbor_tasks.environments.base import RunOptions
+from harbor_tasks.errors import AuthorError, Problems
+from harbor_tasks.policy.handlers import Handlers, read_handlers
+from harbor_tasks.policy.probes import routes
+from harbor_tasks.proving.calls import forced_calls
+from harbor_tasks.proving.here import ask_here
+from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
+from harbor_tasks.tasks.manifest import BUILD_DIR, read_manifest
+
+__all__ = ["ENVIRONMENTS", "ProbeReport", "ProbeRow", "prove"]
+
+ENVIRONMENTS = ("local", "docker", "harbor")
+
+
+def prove(
+    source: Path, *, environments: Sequence[str] = ("local",), caller: Mapping[str, str] | None = None,
+    options: RunOptions | None = None, say: Callable[[str], None] | None = None,
+) -> ProbeReport:  # fmt: skip
+    """Force every probe of the built tasks in ``source``; ``caller`` is the user's environment (this process's).
+
+    With several environments the calls that the handlers themselves are about are asked too, and what differs between
+    environments is a failure. ``options`` name the engine and Harbor; ``say`` gets lines of progress. AuthorError when
+    ``source`` is no build; MachineError when its policy does not work at all somewhere.
+    """
+    for name in environments:
+        if name not in ENVIRONMENTS:
+            raise AuthorError(f"environment {name!r}: probes run in {', '.join(ENVIRONMENTS)}")
+    source = source.resolve()
+    manifest = read_manifest(source)
+    built = source / BUILD_DIR / "probe"
+    caller = os.environ if caller is None else caller
+    places = list(dict.fromkeys(environments))
+    handlers = _handlers(built)
+    forced = forced_calls(manifest, handlers if len(places) > 1 else None)
+    rows: list[ProbeRow] = []
+    sealed: dict[str, bool] = {}
+    for place in places:
+        if place == "local":
+            found, sealed[place] = ask_here(built, manifest, caller, forced), False
+        else:
+            from harbor_tasks.proving.sandbox import in_sandbox
+
+            found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options or RunOptions(), say)
+        rows += [row_of(one, place, found.get(one.id)) for one in forced]
+    servers = [server.name for server in manifest.mcp_servers]
+    state = routes(handlers, mcp_servers=servers, deny=manifest.permissions.deny)
+    return ProbeReport(tuple(compared(rows)), state, sealed)
+
+
+def _handlers(built: Path) -> Handlers | None:
+    path = built / "tool_handlers.yaml"
+    if not path.is_file():
+        return None
+    problems = Problems()
+    handlers = read_handlers(path, problems)
+    problems.raise_errors()
+    return handlers

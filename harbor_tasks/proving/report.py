@@ -1,0 +1,155 @@
+"""What the probes showed: rows, the comparison of environments, the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from harbor_tasks.errors import printable
+from harbor_tasks.policy.probes import Route
+from harbor_tasks.proving.calls import SAME, Forced, Outcome
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class ProbeRow:
+    """One probe in one environment: ``got`` is the decision, ``reason`` its text, ``misses`` what differs."""
+
+    name: str
+    tool: str
+    environment: str
+    expected: str
+    got: str
+    reason: str
+    ok: bool
+    misses: tuple[str, ...] = ()
+    tier: str | None = None
+    """Of an answer: override, model or guessed."""
+    updated_input: Mapping[str, Any] | None = None
+    """What a rewrite or an answer made of the input."""
+    call: str = ""
+    """The id of the forced call: the same in all environments."""
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """What must be the same everywhere; why nobody had an objection need not be."""
+        return (self.got, "" if self.got == "none" else self.reason, self.tier, self.updated_input)
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What the probes showed, and which enabled tools no handler covers."""
+
+    rows: tuple[ProbeRow, ...]
+    routes: tuple[Route, ...]
+    sealed: Mapping[str, bool] = field(default_factory=dict)
+    """By environment: did the probes run in a sealed sandbox?"""
+
+    @property
+    def exit_code(self) -> Literal[0, 1]:
+        """1 when a probe got another decision than it must, or not the same one everywhere."""
+        return 0 if all(row.ok for row in self.rows) else 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            "ok": self.exit_code == 0,
+            "environments": dict(self.sealed),
+            "probes": [asdict(row) for row in self.rows],
+            "routes": [asdict(route) for route in self.routes],
+        }
+
+    def tables(self) -> Iterable[Table | str]:
+        """The report for a terminal: a column for each environment."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
+        style: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "title_justify": "left", "title_style": "bold"}
+        by_call: dict[str, list[ProbeRow]] = {}
+        for row in self.rows:
+            by_call.setdefault(row.call, []).append(row)
+        if self.rows:
+            places = list(dict.fromkeys(row.environment for row in self.rows))
+            shown = ["got"] if len(places) == 1 else [f"{one}{'' if self.sealed.get(one) else ' *'}" for one in places]
+            table = Table("probe", "tool", "expected", *shown, "", "reason", title="probes", **style)
+            for rows in by_call.values():
+                got = {row.environment: row.got for row in rows}
+                ok = all(row.ok for row in rows)
+                why = "; ".join(miss for row in rows for miss in row.misses)
+                if ok and len(places) == 1:
+                    why = _short(rows[0].reason)
+                cells = (
+                    rows[0].name, rows[0].tool, rows[0].expected, *(got.get(place, "-") for place in places),
+                    "ok" if ok else "MISSED", why,
+                )  # fmt: skip
+                table.add_row(*map(printable, cells))
+            yield table
+            if len(places) > 1 and not all(map(self.sealed.get, places)):
+                yield "* not sealed"
+        else:
+            yield "no probes: the eval names none under `probes`"
+        table = Table("tool", "state", "by", title="routes", **style)
+        for route in self.routes:
+            table.add_row(printable(route.tool), route.state, printable(route.reason))
+        yield table
+        missed = sum(not all(row.ok for row in rows) for rows in by_call.values())
+        yield f"{len(by_call)} probe{'s' if len(by_call) != 1 else ''}, {missed} missed"
+
+
+def row_of(forced: Forced, place: str, outcome: Outcome | None) -> ProbeRow:
+    probe = forced.probe
+    if outcome is None:
+        row = ProbeRow(probe.name, probe.tool, place, forced.expected, "-", "", False, ("it was not asked",))
+        return replace(row, call=forced.id)
+    misses = tuple(_misses(forced, outcome))
+    return ProbeRow(
+        probe.name, probe.tool, place, forced.expected, outcome["got"], outcome["reason"], not misses, misses,
+        outcome.get("tier"), outcome["updated_input"], forced.id,
+    )  # fmt: skip
+
+
+def compared(rows: Iterable[ProbeRow]) -> Iterator[ProbeRow]:
+    """The rows; one that is not as in the first environment has missed."""
+    first: dict[str, ProbeRow] = {}
+    for row in rows:
+        other = first.setdefault(row.call, row)
+        if row.outcome == other.outcome:
+            yield row
+            continue
+        here, there = (f"{one.got} ({_short(one.reason) or 'no reason'})" for one in (row, other))
+        if row.got == other.got:
+            here, there = (str([x for x, y in zip(a, b, strict=True) if x != y]) for a, b in
+                           ((row.outcome, other.outcome), (other.outcome, row.outcome)))  # fmt: skip
+        difference = f"not the same everywhere: {row.environment} {here}, {other.environment} {there}"
+        yield replace(row, ok=False, misses=(*row.misses, difference))
+
+
+def _misses(forced: Forced, outcome: Outcome) -> Iterable[str]:
+    """What differs from what the probe says, one text each."""
+    probe, got, reason = forced.probe, outcome["got"], outcome["reason"]
+    for note in outcome["notes"]:
+        yield f"the hook failed open: {note}"
+    if forced.expected == SAME:
+        return
+    if got != probe.expect:
+        yield f"expected {probe.expect}, got {got}" + (f" ({reason})" if reason else "")
+    for text in probe.reason_has:
+        if text.casefold() not in reason.casefold():
+            yield f"the reason lacks {text!r}: {reason!r}"
+    updated = outcome["updated_input"] or {}
+    if probe.answers and updated.get("answers") != probe.answers:
+        yield f"expected the answers {probe.answers}, got {updated.get('answers')}"
+    if probe.input_after is not None and outcome["updated_input"] != probe.input_after:
+        yield f"expected the input {probe.input_after}, got {outcome['updated_input']}"
+    for name, value in (("result", probe.result), ("result_after", probe.result_after)):
+        if value is not None:
+            yield f"`{name}` is not supported yet: nothing acts on results in this version"
+
+
+def _short(text: str) -> str:
+    """The beginning of a reason: of those that are met it is enough."""
+    words = " ".join(text.split())
+    return words if len(words) <= 50 else words[:49] + "…"
