@@ -127,7 +127,7 @@ def sha256(data):
     return new(data).hexdigest()
 
 
-def rx(pattern, flags=0, known=[]):  # noqa: B006
+def rx(pattern, flags=0, known={}):  # noqa: B006
     """As re.compile, but by the compiler of `re` alone, without its enum and functools: 0.2 in place of 0.85."""
     if not known:
         if "re" in sys.modules:
@@ -143,8 +143,10 @@ def rx(pattern, flags=0, known=[]):  # noqa: B006
                 for name in list(sys.modules):
                     if name.partition(".")[0] == "re":
                         del sys.modules[name]  # a later `import re` gets the whole
-        known.append(compile)
-    return known[0](pattern, flags)
+        known["compile"] = compile
+    if (pattern, flags) not in known:
+        known[pattern, flags] = known["compile"](pattern, flags)
+    return known[pattern, flags]
 
 
 def escaped(text):
@@ -152,7 +154,6 @@ def escaped(text):
 
 
 # ------------------------------------------------------------------------------------------------- handlers
-# Each reader takes the JSON value of a field and its place; it returns the value checked, with compiled expressions.
 
 
 def need(fine, at, what):
@@ -160,26 +161,34 @@ def need(fine, at, what):
         raise HandlersError("%s: %s %s" % (HANDLERS, at, what))
 
 
-def mapping(value, at, readers):
-    """A mapping that is not empty, with known fields only, each read by its reader."""
-    need(isinstance(value, dict) and value, at, "must be a mapping that is not empty")
-    for key in value:
-        need(key in readers, at, "has the field %r, which is unknown or not supported yet" % key)
-    return {key: readers[key](item, at + "." + key) for key, item in value.items()}
+def read(shape, value, at):
+    """The value of a place, checked; raises HandlersError, which names the place.
 
-
-def items(value, at, reader, least=1):
-    need(isinstance(value, list) and len(value) >= least, at, "must be a list" + " that is not empty" * least)
-    return [reader(item, "%s[%d]" % (at, i)) for i, item in enumerate(value)]
-
-
-def any_text(value, at):
+    A shape is {field: shape} (the field None: any name), [shape] for a list, (word, …) for a choice, str for any text,
+    or a function of value and place. Mappings and lists must not be empty.
+    """
+    if isinstance(shape, dict):
+        need(isinstance(value, dict) and value, at, "must be a mapping that is not empty")
+        found = {}
+        for key, item in value.items():
+            known = key in shape or (None in shape and key)
+            need(known, at or "top level", "has %r, which is unknown or not supported yet" % key)
+            found[key] = read(shape.get(key, shape.get(None)), item, at + "." + key if at else key)
+        return found
+    if isinstance(shape, list):
+        need(isinstance(value, list) and value, at, "must be a list that is not empty")
+        return [read(shape[0], item, "%s[%d]" % (at, i)) for i, item in enumerate(value)]
+    if isinstance(shape, tuple):
+        need(value in shape, at, "must be one of " + ", ".join(shape))
+        return value
+    if shape is not str:
+        return shape(value, at)
     need(isinstance(value, str), at, "must be a text")
     return value
 
 
-def a_text(value, at):
-    need(any_text(value, at).strip(), at, "must not be empty")
+def filled(value, at):
+    need(read(str, value, at).strip(), at, "must not be empty")
     return value
 
 
@@ -187,20 +196,8 @@ def anything(value, _):
     return value
 
 
-def texts(value, at):
-    return items(value, at, a_text)
-
-
-def one_of(*words):
-    def read(value, at):
-        need(value in words, at, "must be one of " + ", ".join(words))
-        return value
-
-    return read
-
-
 def regex(value, at, flags=0):
-    any_text(value, at)
+    read(str, value, at)
     try:
         return rx(value, flags)
     except Exception as error:
@@ -213,60 +210,34 @@ def input_filter(value, at):
 
 def matching(value, at):
     """`matches`: the whole value; an author who anchors one side alone leaves the other open."""
-    pattern = regex(a_text(value, at), at)
+    pattern = regex(filled(value, at), at)
     return pattern.search if value.startswith("^") != value.endswith("$") else pattern.fullmatch
 
 
-def input_filters(value, at):
-    return items(value, at, input_filter, 0)
-
-
-def env_check(value, at):
-    return mapping(value, at, {"must_contain": texts, "equals": any_text, "host_in": texts, "matches": matching})
-
-
-def each(value, at, reader):
-    """A mapping with keys of the author's choice."""
-    need(isinstance(value, dict), at, "must be a mapping")
-    need("" not in value, at, "has an empty name")
-    return mapping(value, at, dict.fromkeys(value, reader))
-
-
-def env_checks(value, at):
-    return each(value, at, env_check)
-
-
 def input_check(value, at):
-    check = mapping(value, at, {"field": a_text, "op": one_of(*OPS), "value": anything})
-    op, where = check.get("op"), at + ".value"
+    check = read({"field": filled, "op": OPS, "value": anything}, value, at)
+    op = check.get("op")
     need(op and "field" in check and ("value" in check or op == "exists"), at, "needs field, op and value")
-    wanted = check.setdefault("value", True)
+    wanted, at = check.setdefault("value", True), at + ".value"
     if op in ORDER:
-        need(number(wanted), where, "must be a number")
-    elif op in ("in", "not_in"):
-        items(wanted, where, anything)
-    elif op == "matches":
-        check["value"] = matching(wanted, where)
-    elif op == "glob":
-        a_text(wanted, where)
+        need(number(wanted), at, "must be a number")
     elif op == "exists":
-        need(isinstance(wanted, bool), where, "must be true or false")
+        need(isinstance(wanted, bool), at, "must be true or false")
+    elif op in VALUES:
+        check["value"] = read(VALUES[op], wanted, at)
     return check
-
-
-def input_checks(value, at):
-    return items(value, at, input_check)
 
 
 def change(value, at):
     """(how, with what) of a field that a rewrite sets."""
     if not isinstance(value, dict):
         return "set", value
-    need(len(value) == 1, at, "must have one of prefix, suffix, replace")
-    ((how, what),) = mapping(value, at, {"prefix": any_text, "suffix": any_text, "replace": anything}).items()
+    found = read({"prefix": str, "suffix": str, "replace": [str]}, value, at)
+    need(len(found) == 1, at, "must have one of prefix, suffix, replace")
+    ((how, what),) = found.items()
     if how == "replace":
-        need(len(items(what, at, any_text)) == 2, at, "replace must be [regex, text]")
-        what = (regex(what[0], at), what[1])
+        need(len(what) == 2, at + ".replace", "must be [regex, text]")
+        what[0] = regex(what[0], at)
         try:
             what[0].sub(what[1], "")
         except Exception as error:
@@ -274,37 +245,30 @@ def change(value, at):
     return how, what
 
 
-def rewrite(value, at):
-    return each(value, at, change)
-
-
 def handler(value, at):
-    found = mapping(value, at, FIELDS)
+    found = read(HANDLER, value, at)
     need("match" in found and "patterns" in found, at, "needs match and patterns")
     need("rewrite" not in found or not catches(found, "AskUserQuestion")[0], at, "would rewrite a question")
     return found
 
 
-def handlers(value, at):
-    return items(value, at, handler, 0)
-
-
 def override(value, at):
-    return value if isinstance(value, str) else items(value, at, any_text, 0)
+    return read(str if isinstance(value, str) else [str], value, at) if value != [] else value
 
 
-def case_overrides(value, at):
-    found = {}
-    for question, answer in (each(value, at, override) if value != {} else {}).items():
-        need(found.setdefault(fold(question), answer) == answer, at, "has two answers to %r" % question)
-    return found
-
-
-FIELDS = {
-    "match": a_text, "patterns": texts, "input_filters": input_filters, "env_checks": env_checks,
-    "input_checks": input_checks, "rewrite": rewrite, "prompt": any_text, "prompt_file": a_text, "reason": a_text,
-    "on_pass": one_of("none", "allow"), "on_fail": one_of("deny", "ask"),
-    "on_unanswered": one_of("first_option", "deny"),
+ORDER = {"lt": (-1,), "le": (-1, 0), "gt": (1,), "ge": (0, 1)}
+VALUES = {"in": [anything], "not_in": [anything], "matches": matching, "glob": filled}
+OPS = (*ORDER, *VALUES, "eq", "ne", "exists")
+ENV_CHECK = {"must_contain": [filled], "equals": str, "host_in": [filled], "matches": matching}
+HANDLER = {
+    "match": filled, "patterns": [filled], "prompt": str, "prompt_file": filled, "reason": filled,
+    "input_filters": lambda value, at: value if value == [] else read([input_filter], value, at),
+    "env_checks": {None: ENV_CHECK}, "input_checks": [input_check], "rewrite": {None: change},
+    "on_pass": ("none", "allow"), "on_fail": ("deny", "ask"), "on_unanswered": ("first_option", "deny"),
+}  # fmt: skip
+CONFIG = {
+    "handlers": lambda value, at: value if value == [] else read([handler], value, at), "hook_model": filled,
+    "case_overrides": lambda value, at: value if value == {} else read({None: override}, value, at),
 }  # fmt: skip
 
 
@@ -319,10 +283,11 @@ def load_handlers(data):
     except (ValueError, RecursionError) as error:
         raise HandlersError("%s is not JSON as the build writes it: %s" % (HANDLERS, error)) from None
     need(isinstance(config, dict) and "handlers" in config, "handlers", "is missing")
-    readers = {"handlers": handlers, "hook_model": a_text, "case_overrides": case_overrides}
-    config = mapping(config, "top level", readers)
-    model = config.get("hook_model", DEFAULT_MODEL)
-    return {"handlers": config["handlers"], "hook_model": model, "overrides": config.get("case_overrides", {})}
+    found, overrides = {"hook_model": DEFAULT_MODEL, **read(CONFIG, config, "")}, {}
+    for question, answer in found.pop("case_overrides", {}).items():
+        same = overrides.setdefault(fold(question), answer) == answer
+        need(same, "case_overrides", "has two answers to %r" % question)
+    return dict(found, overrides=overrides)
 
 
 def catches(rule, tool):
@@ -336,9 +301,6 @@ def catches(rule, tool):
 
 
 # --------------------------------------------------------------------------------------------------- checks
-
-ORDER = {"lt": (-1,), "le": (-1, 0), "gt": (1,), "ge": (0, 1)}
-OPS = (*ORDER, "eq", "ne", "in", "not_in", "matches", "glob", "exists")
 
 
 def glob(pattern, text):
@@ -430,7 +392,7 @@ def hosts(value, always=False):
     Like a host: a scheme, host:port, dotted labels, localhost, an IP.
     """
     found = []
-    for part in rx(r"[,\s]+").split(value.lower().strip()):
+    for part in value.lower().replace(",", " ").split() or [""]:
         url = rx(r"(?:[a-z][\w+.-]*:(?!\d+(?:[/?#]|$)|$))+/*|//", ASCII).match(part)
         name = r"(?:[^/?#\\]*@)?(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*))?(?:[/?#].*)?$"
         match = rx(name, ASCII).match(part, url.end() if url else 0)
@@ -514,7 +476,23 @@ WRAPPERS.update(dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu fun
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
+# what stands without quotes, between double quotes, in `${…}`; a redirection. Compiled when a command has them.
+COMMON = r"|(?P<sub>[$<>]\(|`|\$\{)|(?P<var>\$(?:[A-Za-z_]\w*|[\d@*#?$!-])?)"
+BARE = r"""(?P<plain>[^ \t\n;&|()<>'"\\$`]+)|\\(?P<escaped>.|\n)|'(?P<single>[^']*)'"""
+BARE += r"""|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?(?P<double>")""" + COMMON
+QUOTED = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])""" + COMMON.replace("<>", "")
+BRACED = r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
+REDIRECTION = r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)"
 MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
+
+
+SETTERS = {  # what may set or take away a variable that it names
+    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
+}  # fmt: skip
+CLEARERS = {  # what takes away all variables, with these options
+    "env": r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )[^-\s]\S*)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)",
+    "exec": r"^exec (?:-\S+ )*-\w*c", "su": "", "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "doas": "",
+}  # fmt: skip
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -542,20 +520,14 @@ class Lexer:
         if depth > MAX_DEPTH:
             raise Refused("the command is nested too deeply to be read")
         self.s, self.i, self.depth, self.docs, self.flat = text, 0, depth, [], []
-        common = r"|(?P<sub>[$<>]\(|`|\$\{)|(?P<var>\$(?:[A-Za-z_]\w*|[\d@*#?$!-])?)"
-        plain = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])"""
-        self.quoted = rx(plain + common.replace("<>", "")).match
-        self.bare = rx(r"""(?P<plain>[^ \t\n;&|()<>'"\\$`]+)|\\(?P<escaped>.|\n)|'(?P<single>[^']*)'"""
-                       r"""|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?(?P<double>")""" + common).match  # fmt: skip
-        self.braced = rx(r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + common).match
-        self.redirection = rx(r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)").match
+        self.redirects = "<" in text or ">" in text
 
     def commands(self, end=""):
         """The commands up to `end`, a closing parenthesis, or up to the end of the text."""
         s, found, cmd = self.s, [], Command([])
         while True:
             c, two = s[self.i : self.i + 1], s[self.i : self.i + 2]
-            redirection = self.redirection(s, self.i)
+            redirection = self.redirects and rx(REDIRECTION).match(s, self.i)
             if c and c in " \t":
                 self.i += 1
             elif two == "\\\n":
@@ -638,7 +610,7 @@ class Lexer:
             if not quoted:
                 inner = Lexer(body, self.depth + 1)
                 while inner.i < len(body):
-                    inner.pieces(inner.quoted, word, [])
+                    inner.pieces(QUOTED, word, [])
                     inner.i += 1  # a double quote is nothing special there
                 self.flat += inner.flat
             doc[:] = [body, quoted, self.i, word.subs]
@@ -648,7 +620,7 @@ class Lexer:
     def word(self):
         """Reads a word; in a list, since `{a,b}` makes several of it."""
         word, out, start = Word(), [], self.i
-        self.pieces(self.bare, word, out)
+        self.pieces(BARE, word, out)
         word.text, typed = "".join(out), self.s[start : self.i]
         if not typed:
             raise Unreadable
@@ -660,13 +632,13 @@ class Lexer:
 
     def pieces(self, pattern, word, out):
         """Reads the parts of a word, or of what stands between double quotes."""
-        match = pattern(self.s, self.i)
+        match = rx(pattern).match(self.s, self.i)
         while match:
             kind, self.i = match.lastgroup, match.end()
             text = match.group(kind)
             if kind == "double":
                 word.spans.append((self.i, self.i))  # "" is quoted, too
-                self.pieces(self.quoted, word, out)
+                self.pieces(QUOTED, word, out)
                 if not self.s.startswith('"', self.i):
                     raise Unreadable
                 self.i += 1
@@ -678,14 +650,14 @@ class Lexer:
                 if text == "$" and self.s.startswith(("[", "\\"), self.i):  # old arithmetic; `$\<newline>(`
                     raise Unreadable
             else:
-                if pattern is self.quoted or kind in ("single", "ansi"):
+                if pattern is QUOTED or kind in ("single", "ansi"):
                     word.spans.append(match.span(kind))
                     if self.docs and "\n" in text:
                         raise Unreadable
                 if kind == "ansi":
                     text = unescaped(text).partition("\0")[0]
                 out.append("" if text == "\n" and kind == "escaped" else text)
-            match = pattern(self.s, self.i)
+            match = rx(pattern).match(self.s, self.i)
 
     def substitution(self, opening, word):
         """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
@@ -697,7 +669,7 @@ class Lexer:
             out, self.depth = [], self.depth + 1
             if self.depth > 4 * MAX_DEPTH:
                 raise Unreadable
-            self.pieces(self.braced, word, out)
+            self.pieces(BRACED, word, out)
             if not self.s.startswith("}", self.i):  # a single quote, too: whether it quotes there depends
                 raise Unreadable
             self.i, self.depth = self.i + 1, self.depth - 1
@@ -902,22 +874,28 @@ class Reading:
 def assigned(name, reading):
     """The texts that a command gives a variable; None when it does something to it that cannot be checked."""
     var, values = escaped(name), []
-    other = rx((
-        r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )[^-\s]\S*)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)"
-        r"|^env .*(?:-u ?|--unset[= ])VAR\b|^exec (?:-\S+ )*-\w*c|^su(?: |$)"
-        r"|^(?:sudo|doas)(?! (?:.* )?(?:-\w*E|--preserve-env))"
-        r"|^(?:unset|read|mapfile|readarray|getopts|local|let|for|select|declare|typeset|printf|export -\w+)"
-        r"(?: .*)?(?<![\w${])VAR(?![\w=])|VAR['\"\]]+\s*[=:](?!=)"
-    ).replace("VAR", var), DOTALL).search  # fmt: skip
-    typed = rx(r"\$\{?\w+").sub("", reading.texts[0])
-    if True in map(bool, map(other, [typed, *reading.simple_texts])) or (not reading.sure and name in typed):
-        return None
+    for text in reading.simple_texts:
+        start = text.partition(" ")[0]
+        if start in CLEARERS and rx(CLEARERS[start]).search(text):
+            return None
+        if name not in text:
+            continue
+        takes = start == "env" and rx(r"(?:-u ?|--unset[= ])%s(?:\s|$)" % var).search(text)
+        if takes or ((start in SETTERS or text[:8] == "export -") and rx(r"(?<![\w${])%s(?![\w=])" % var).search(text)):
+            return None
+    typed = reading.texts[0]
+    if name in typed:  # os.environ["NAME"] = …, and anything where the reading is not sure
+        typed = rx(r"\$\{?\w+").sub("", typed)
+        if rx((r"%s['\"\]]+\s*[=:](?!=)" if reading.sure else "%s") % var).search(typed):
+            return None
     for words in reading.commands:
         for word in words:
-            for match in rx(r"(?<![\w$])%s(\+?=|\[|:=|\+\+|--)(.*)" % var, DOTALL).finditer(word.text):
-                if match.group(1) != "=" or not word.literal:
-                    return None
-                values.append(match.group(2))
+            sets = r"(?<![\w$])%s(\+?=|\[|:=|\+\+|--)(.*)" % var
+            found = name in word.text and rx(sets, DOTALL).search(word.text)
+            if found and (found.group(1) != "=" or not word.literal):
+                return None
+            if found:
+                values.append(found.group(2))
     return values
 
 
@@ -1046,7 +1024,7 @@ class Question:
         return None
 
     def override(self, value):
-        """Takes the answer of an override: labels, or a free text, which the tool allows. A blank one is none."""
+        """The answer of an override: labels, or a free text, which the tool allows. A blank one is none."""
         parts = [value] if isinstance(value, str) else value
         if parts == [value] and self.multi and not self.option(value):
             pieces = value.split(",")
@@ -1054,20 +1032,18 @@ class Question:
         picked = [self.option(part) or part.strip() for part in parts if part.strip()]
         if (len(picked) > 1 and not self.multi) or not (self.same or set(picked) <= set(self.labels)):
             raise Refused("the answer to %r must be one option, each time it is asked" % self.text)
-        self.pick(picked, "override")
+        return picked
 
     def model(self, value):
-        """Takes the answer of the model, if it names an option beyond doubt."""
+        """The answer of the model, if it names an option beyond doubt."""
         picked = []
         for text in value if isinstance(value, list) else [value]:
-            if not isinstance(text, str) or not text.strip():
-                return
-            named = self.understand(text) if self.labels else [text.strip()]
+            fine = isinstance(text, str) and text.strip()
+            named = fine and (self.understand(text) if self.labels else [fine])
             if not named:
-                return
+                return None
             picked += named
-        if self.multi or len(picked) == 1:
-            self.pick(list(dict.fromkeys(picked)), "model")
+        return list(dict.fromkeys(picked)) if self.multi or len(picked) == 1 else None
 
     def understand(self, text):
         """The options that a text names: quotes, markdown, numbering, a dot do not matter, a "not" does."""
@@ -1104,23 +1080,25 @@ def questions_of(tool_input):
     return list(questions.values())
 
 
-def answer(questions, rule, overrides, ask):
-    """Answers each question by an override, the model, or a guess; returns the model's figures and notes."""
+def answer(questions, rule, overrides, ask, call):
+    """Answers each question by an override, the model, or a guess. False when one has to stay without an answer."""
     for question in questions:
-        question.override(overrides.get(fold(question.text), ""))
-    figures, notes = None, []
+        question.pick(question.override(overrides.get(fold(question.text), "")), "override")
     missing = [question for question in questions if not question.picked]
+    values = []
     if missing:
-        values, figures, notes = ask(rule, missing)
-        for question, value in zip(missing, values):  # noqa: B905
-            question.model(value)
-            if question.picked:
-                continue
-            if rule.get("on_unanswered") == "deny":
-                raise Refused("no answer is known to the question %r" % question.text)
+        values, call["model"], notes = ask(rule, missing)
+        call["notes"] += notes
+    for question, value in zip(missing, values):  # noqa: B905
+        question.pick(question.model(value), "model")
+        if not question.picked and rule.get("on_unanswered") == "deny":
+            call["reason"] = "Not permitted here: no answer is known to the question %r" % question.text
+            return False
+        if not question.picked:
             question.pick([*question.labels, "yes"][:1], "guessed")
-            notes.append("fallback: the question %r was answered %r, a guess" % (question.text, question.picked[0]))
-    return figures, notes
+            said = (question.text, question.picked[0])
+            call["notes"].append("fallback: the question %r was answered %r, a guess" % said)
+    return True
 
 
 # ------------------------------------------------------------------------------------------------ the model
@@ -1248,25 +1226,31 @@ def ask_model(home, env, model, rule, questions, seconds):
 # --------------------------------------------------------------------------------------------- the decision
 
 
+def new_call(**known):
+    """What is known of a call, and what becomes of it: a deny until it is decided."""
+    call = dict.fromkeys(("id", "agent", "cwd", "tool", "input", "sha256", "at", "updated", "ids"))
+    call.update(dict.fromkeys(("handler", "match", "tier", "answers", "model")), event="PreToolUse", codex=False)
+    return dict(call, decision="deny", reason="Not permitted here: the interceptor failed", notes=[], **known)
+
+
 def decide(call, config, env, guard, ask):
-    """Decides about a call: {event, tool, input, codex}.
+    """Decides about a call (of new_call: event, tool, input, codex are set), in place; returns it.
 
     `config` is of load_handlers; `guard` a Guard, or None where the policy is out of reach; `ask(handler, questions)`
-    the model tier. Returns {decision, reason, handler, match, tier, updated, ids, answers, model, notes}.
+    the model tier. Sets decision, reason, handler, match, tier, updated, ids, answers, model, notes.
     """
-    tool, tool_input, result, readings = call["tool"], call["input"], blank(), []
+    tool, tool_input, readings = call["tool"], call["input"], []
     command = tool_input.get("command") if isinstance(tool_input, dict) else None
     if not isinstance(tool_input, dict) or (tool in ("Bash", "apply_patch") and not isinstance(command, str)):
         raise Refused("the tool input, or the command in it, is not of the right type")
-    if call["event"] == "PostToolUse" and tool not in QUESTION_TOOLS:
-        return result
+    asks = tool in QUESTION_TOOLS
 
-    def read():
+    def reading():
         if not readings:
             readings.append(Reading(command))
         return readings[0]
 
-    for index, rule in enumerate(config["handlers"]):
+    for index, rule in enumerate(config["handlers"] if asks or call["event"] == "PreToolUse" else ()):
         call["at"] = "%s: handlers[%d]: " % (HANDLERS, index)  # said when time runs out
         named, globbed = catches(rule, tool)
         if not named and not globbed:
@@ -1274,87 +1258,96 @@ def decide(call, config, env, guard, ask):
         if tool == "Bash":
             filters = rule.get("input_filters")
             if not filters and not globbed:
-                result["notes"].append("handler %d is not enforced: Bash without input_filters" % index)
+                call["notes"].append("handler %d is not enforced: Bash without input_filters" % index)
                 continue
-            if filters and not any(search(text) for search in filters for text in read().texts):
+            if filters and not any(search(text) for search in filters for text in reading().texts):
                 continue
-        result.update(handler=index, match=rule["match"])
-        apply(rule, named, call, config, env, read if tool == "Bash" else None, ask, result)
+        call.update(handler=index, match=rule["match"])
+        if passes(rule, named or not asks, env, call, reading if tool == "Bash" else None):
+            answer_call(rule, config, ask, call) if asks else approve(rule, call)
         break
+    else:
+        call.update(decision="none", reason=None)
     call["at"] = ""
-    hit = guard and guard.denies(tool, tool_input, read)
-    if guard and not hit and result["decision"] == "rewrite":
-        command = result["updated"].get("command")
-        readings.clear()
-        hit = guard.denies(tool, result["updated"], read)
-    if hit:
-        result.update(blank(), decision="deny", reason="Not permitted here: %s is not to be changed or named" % hit)
-    if call["codex"] and result["decision"] == "ask":
-        result["decision"] = "deny"  # Codex would run the tool
-    return result
+    for given in (tool_input, call["updated"]):
+        if guard and given and call["event"] == "PreToolUse":
+            command = given.get("command")
+            hit = guard.denies(tool, given, reading)
+            if hit:
+                reason = "Not permitted here: %s is not to be changed or named" % hit
+                call.update(decision="deny", reason=reason, updated=None, handler=None, match=None)
+            readings.clear()
+    if call["codex"] and call["decision"] == "ask":
+        call["decision"] = "deny"  # Codex would run the tool
+    return call
 
 
-def apply(rule, named, call, config, env, read, ask, result):
-    """Sets the decision of the handler that catches the call."""
-    tool, tool_input, asks = call["tool"], call["input"], call["tool"] in QUESTION_TOOLS
-    words, failed = " ".join(rule["match"].split()), None
-    deny = rule.get("reason") or "Not permitted here: " + words
+def passes(rule, may, env, call, reading):
+    """Whether the call passes the checks of the handler that catches it; sets its decision when it does not."""
+    reason = rule.get("reason") or "Not permitted here: " + " ".join(rule["match"].split())
+    failed = None
     if "env_checks" in rule:
-        failed = failed_env_check(rule["env_checks"], env, read and read())
-        deny += " (the value of %s)" % failed if failed else ""
+        failed = failed_env_check(rule["env_checks"], env, reading and reading())
+        reason += " (the value of %s)" % failed if failed else ""
     if "input_checks" in rule and not failed:
-        failed = failed_input_check(rule["input_checks"], tool_input)
+        failed = failed_input_check(rule["input_checks"], call["input"])
         if failed:
-            result["notes"].append("input check failed: " + failed)
-    checked = "env_checks" in rule or "input_checks" in rule or "rewrite" in rule
-    if failed or not (named if asks else checked):  # a mere glob does not answer; without a check there is no pass
-        result.update(decision=rule.get("on_fail", "deny"), reason=deny)
-    elif asks:
-        questions = questions_of(tool_input)
-        if tool == "request_user_input":
-            result["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
-            if len(result["ids"]) < len(tool_input["questions"]):
-                raise Refused("a question has no id of its own")
-            if call["event"] == "PreToolUse":
-                return  # it is answered when it has run
-        result["model"], notes = answer(questions, rule, config["overrides"], ask)
-        tiers, answers, result["answers"] = set(), {}, []
-        for q in questions:
-            tiers.add(q.tier)
-            answers[q.text] = q.answer()
-            free = not set(q.picked) <= set(q.labels)
-            result["answers"].append({"question": q.text, "answer": answers[q.text], "tier": q.tier, "free_text": free})
-        result.update(decision="answer", reason="Answered by the rule: " + words, notes=result["notes"] + notes)
-        result["tier"] = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
-        result["updated"] = dict(tool_input, answers=answers)
-    elif "rewrite" in rule:
-        if tool == "apply_patch" and list(rule["rewrite"]) != ["command"]:
+            call["notes"].append("input check failed: " + failed)
+    checked = "env_checks" in rule or "input_checks" in rule or "rewrite" in rule or call["tool"] in QUESTION_TOOLS
+    if may and checked and not failed:  # a mere glob does not answer; without a check there is no pass
+        return True
+    call.update(decision=rule.get("on_fail", "deny"), reason=reason)
+    return False
+
+
+def answer_call(rule, config, ask, call):
+    """Answers the questions of a call."""
+    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
+    if call["tool"] == "request_user_input":
+        call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
+        if len(call["ids"]) < len(call["input"]["questions"]):
+            raise Refused("a question has no id of its own")
+        if call["event"] == "PreToolUse":  # it is answered when it has run
+            call.update(decision="none", reason=None)
+            return
+    if not answer(questions, rule, config["overrides"], ask, call):
+        return
+    for q in questions:
+        sent = answers[q.text] = q.answer()
+        tiers.add(q.tier)
+        free = not set(q.picked) <= set(q.labels)
+        told.append({"question": q.text, "answer": sent, "tier": q.tier, "free_text": free})
+    tier = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
+    call.update(decision="answer", reason="Answered by a rule", tier=tier, answers=told)
+    call["updated"] = dict(call["input"], answers=answers)
+
+
+def approve(rule, call):
+    """Rewrites or permits a call that passes, or has no opinion about it."""
+    call.update(decision="none", reason=None)
+    if "rewrite" in rule:
+        if call["tool"] == "apply_patch" and list(rule["rewrite"]) != ["command"]:
             raise Refused("a field of another tool cannot be rewritten in a patch")
-        result.update(decision="rewrite", reason="Changed by the rule: " + words)
-        result["updated"] = rewritten(rule["rewrite"], tool_input)
+        call["updated"] = rewritten(rule["rewrite"], call["input"])
+        call.update(decision="rewrite", reason="Changed by a rule")
     elif rule.get("on_pass") == "allow":
-        result.update(decision="allow", reason="Permitted by the rule: " + words)
+        call.update(decision="allow", reason="Permitted by a rule")
 
 
-def blank():
-    result = dict.fromkeys(("reason", "handler", "match", "tier", "updated", "ids", "answers", "model"))
-    return dict(result, decision="none", notes=[])
-
-
-def output(call, result):
+def output(call):
     """The text for stdout: nothing, or the one JSON object of facts/claude-code.md and facts/codex.md."""
-    decision, reason = result["decision"], result["reason"]
+    decision, reason = call["decision"], call["reason"]
     if decision == "none" or (decision == "allow" and call["codex"]):  # a bare allow is a fault to Codex
         return ""
     if call["event"] == "PostToolUse":
         if decision == "answer":
-            answers = {i: {"answers": question.picked} for i, question in result["ids"].items()}
+            answers = {i: {"answers": question.picked} for i, question in call["ids"].items()}
             reason = dumps({"answers": answers})
         return dumps({"decision": "block", "reason": reason})
     shown = "allow" if decision in ("answer", "rewrite") else decision
     inner = {"hookEventName": "PreToolUse", "permissionDecision": shown, "permissionDecisionReason": reason}
-    if result["updated"] is not None:
-        inner["updatedInput"] = result["updated"]
+    if call["updated"] is not None:
+        inner["updatedInput"] = call["updated"]
     return dumps({"hookSpecificOutput": inner})
 
 
@@ -1362,7 +1355,7 @@ def output(call, result):
 
 
 def read_call(call):
-    """Fills `call` with what the payload on stdin says."""
+    """Fills a call with what the payload on stdin says."""
     data, part = bytearray(), sys.stdin is not None and os.read(0, 1 << 20)
     while part and len(data) <= MAX_INPUT:
         data += part
@@ -1381,58 +1374,54 @@ def read_call(call):
         raise Refused("the payload names no tool, or another event")
 
 
-def judge(argv, home, state, start):
-    """Reads payload and handlers and decides; `state` keeps what the log needs. Raises when anything is amiss."""
-    options, rest = {}, list(argv)
+def judge(argv, home, call, start):
+    """Reads payload and handlers and decides. Raises when anything is amiss."""
+    options, rest = {"--log": call["log"]}, list(argv)
     while rest:
         option = rest.pop(0)
         if option not in ("--sealed", "--log", "--handlers-sha256") or (option != "--sealed" and not rest):
             raise Refused("an option of the interceptor is unknown")
         options[option] = option == "--sealed" or rest.pop(0)
-    log = state["log"] = os.path.join(home, options.get("--log", state["log"]))
-    call, env = state["call"], os.environ
+    call["log"] = os.path.join(home, options["--log"])
     read_call(call)
     try:
         with open(os.path.join(home, HANDLERS), "rb") as file:
             data = file.read()
     except OSError as error:
         raise HandlersError("%s cannot be read: %s" % (HANDLERS, error.strerror)) from None
-    if "--handlers-sha256" in options and options["--handlers-sha256"].lower() != sha256(data):
+    if options.get("--handlers-sha256", sha256(data)).lower() != sha256(data):
         raise HandlersError("%s is not the file that was built" % HANDLERS)
     config = load_handlers(data)
-    guard = None if "--sealed" in options else Guard(os.path.abspath(__file__), home, log, call["cwd"] or home)
-
-    def left():
-        return max(0.1, DEADLINE_S - (time.monotonic() - start))
+    guard = None if "--sealed" in options else Guard(os.path.abspath(__file__), home, call["log"], call["cwd"] or home)
 
     def ask(rule, questions):
-        seconds = min(MODEL_S, left())
+        end = start + DEADLINE_S
+        seconds = min(MODEL_S, end - time.monotonic())
         signal.setitimer(signal.ITIMER_REAL, seconds, 1)
-        try:
-            return ask_model(home, env, config["hook_model"], rule, questions, seconds)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, left(), 1)
+        found = ask_model(home, os.environ, config["hook_model"], rule, questions, seconds)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, end - time.monotonic()), 1)
+        return found
 
-    return decide(call, config, env, guard, ask)
+    decide(call, config, os.environ, guard, ask)
 
 
-def append_to_log(path, call, result, start):
+def append_to_log(call, start):
     """Adds the line about the call, under a lock: the hooks of parallel calls run at the same time."""
     import fcntl
 
     now = time.time()
     line = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000),
-        "event": call["event"], "tool_use_id": call["id"], "tool": call["tool"], "input_sha256": call["sha256"],
-        "ms": round((time.monotonic() - start) * 1000, 2),
+        "tool_use_id": call["id"], "input_sha256": call["sha256"], "ms": round((time.monotonic() - start) * 1000, 2),
     }  # fmt: skip
-    for key in ("decision", "handler", "match", "tier", "reason", "notes"):
-        line[key] = result[key]
-    for key, value in (("agent_id", call["agent"]), ("answers", result["answers"]), ("model", result["model"])):
+    for key in ("event", "tool", "decision", "handler", "match", "tier", "reason", "notes"):
+        line[key] = call[key]
+    for key, value in (("agent_id", call["agent"]), ("answers", call["answers"]), ("model", call["model"])):
         if value is not None:
             line[key] = value
     data = dumps(line).encode() + b"\n"
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)  # a FIFO must not hold it up
+    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a FIFO must not hold it up
+    file = os.open(call["log"], how, 0o644)
     for _ in range(40):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -1458,11 +1447,8 @@ def on_signal(number, _):
 
 def main(argv):
     """One call, from stdin to stdout. Never returns; every way out is a decision."""
-    start, failure, shown = time.monotonic(), "Not permitted here: the interceptor failed", None
+    start, call, shown = time.monotonic(), new_call(log="interceptions.jsonl"), None
     signals = (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    call = dict.fromkeys(("id", "agent", "cwd", "tool", "input", "sha256", "at"))
-    call.update(event="PreToolUse", codex=False)
-    state, result = {"call": call, "log": "interceptions.jsonl"}, dict(blank(), decision="deny", reason=failure)
     try:
         try:
             for number in signals:
@@ -1470,24 +1456,23 @@ def main(argv):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
             signal.setitimer(signal.ITIMER_REAL, DEADLINE_S, 1)
             home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-            state["log"] = os.path.join(home, state["log"])
-            result = judge(argv, home, state, start)
-        except Refused as error:
-            result["reason"] = "Not permitted here: %s" % error
-        except Stopped as error:
-            result["reason"] = "Not permitted here: %s%s" % (call["at"] or "", error)
+            call["log"] = os.path.join(home, call["log"])
+            judge(argv, home, call, start)
         except BaseException as error:
-            result["reason"] = "%s (%s)" % (failure, type(error).__name__)
+            why = "the interceptor failed (%s)" % type(error).__name__
+            if isinstance(error, (Refused, Stopped)):
+                why = (call["at"] or "") * isinstance(error, Stopped) + str(error)
+            call.update(decision="deny", reason="Not permitted here: " + why, updated=None)
         signal.setitimer(signal.ITIMER_REAL, 4, 1)  # for the log
-        shown = output(call, result)
-        for note in result["notes"]:
+        shown = output(call)
+        for note in call["notes"]:
             say(note)
         try:
-            append_to_log(state["log"], call, result, start)
+            append_to_log(call, start)
         except BaseException as error:  # the decision stands
-            say("the interception log %s cannot be written: %s" % (state["log"], error))
+            say("the interception log %s cannot be written: %s" % (call["log"], error))
     except BaseException:
-        shown = output(call, dict(blank(), decision="deny", reason=failure)) if shown is None else shown
+        shown = output(new_call(event=call["event"])) if shown is None else shown
     for number in signals:
         signal.signal(number, signal.SIG_IGN)
     data, code = shown.encode(), 0

@@ -164,11 +164,12 @@ def decide(tools: ModuleType) -> Decide:
         event: str = "PreToolUse", codex: bool = False, overrides: Json | None = None, guard: Any = None,
     ) -> Json:  # fmt: skip
         config = tools.load_handlers(json.dumps({"handlers": handlers, "case_overrides": overrides or {}}).encode())
-        call = {"event": event, "tool": tool, "input": tool_input, "codex": codex, "at": None}
+        call = tools.new_call(event=event, tool=tool, input=tool_input, codex=codex)
         try:
-            found: Json = tools.decide(call, config, env or {}, guard, lambda _, qs: ([None] * len(qs), None, []))
+            tools.decide(call, config, env or {}, guard, lambda _, qs: ([None] * len(qs), None, []))
         except tools.Refused as refused:
-            found = {"decision": "deny", "reason": str(refused), "refused": True}
+            call.update(decision="deny", reason=str(refused))
+        found: Json = call
         return found
 
     return run

@@ -116,16 +116,13 @@ def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -
         text: [label] for text, label in UNDERSTOOD.items()
     }
     for text in UNCLEAR:
-        asked.picked = None
-        asked.model(text)
-        assert asked.picked is None, text
+        assert asked.model(text) is None, text
 
 
 @pytest.mark.parametrize("value", ["Zeta", 5, None, [], ["a", "b"], {"a": 1}, True, [["a"]], ["a", 5], ""])
 def test_a_value_that_is_no_option_is_not_taken(value: Any, tools: Any) -> None:
     asked = tools.Question({"question": "Q?", "options": ["a", "b"]}, None)
-    asked.model(value)
-    assert asked.picked is None
+    assert asked.model(value) is None
 
 
 def test_text_replies_answer_one_question_or_one_a_line(asking: Hook, endpoint: Endpoint, question: Ask) -> None:
@@ -256,3 +253,17 @@ def test_lone_surrogates_do_not_break_the_request(asking: Hook, endpoint: Endpoi
     endpoint.use({"answer_1": "b"})
     payload = r'{"tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"\ud800?","options":["a","b"]}]}}'
     assert asking.send(payload.encode()).answers == {"\ud800?": "b"}
+
+
+def test_a_question_that_stays_unanswered_is_denied_with_all_that_is_known(
+    asking: Hook, endpoint: Endpoint, question: Ask
+) -> None:
+    endpoint.replies.append({**OVERLOADED, "headers": {"retry-after": "60"}})
+    asking.write({"match": "q", "patterns": ["AskUserQuestion"], "on_unanswered": "deny"})
+    done = asking.ask(question("Overwrite?", "Yes", "No"))
+    assert done.decision == "deny"
+    assert "'Overwrite?'" in done.reason
+    assert "HTTP 529" in done.stderr
+    [line] = done.log
+    assert (line["handler"], line["match"], line["model"]["model"]) == (0, "q", "claude-haiku-4-5-20251001")
+    assert "model: HTTP 529" in line["notes"]

@@ -76,26 +76,19 @@ calls = st.fixed_dictionaries({"tool_name": names | values, "tool_input": inputs
 
 def judged(config: Any, call: dict[str, Any]) -> tuple[str, bool]:
     """(what goes to stdout, whether handlers and payload were fine), as main() comes to it."""
-    known = {
-        "event": "PreToolUse",
-        "codex": "turn_id" in call,
-        "at": None,
-        "tool": call["tool_name"],
-        "input": call["tool_input"],
-    }
-    known["event"] = call["hook_event_name"]
-    result: dict[str, Any] = {**TOOLS.blank(), "decision": "deny", "reason": "refused"}
+    known = TOOLS.new_call(
+        event=call["hook_event_name"], codex="turn_id" in call, tool=call["tool_name"], input=call["tool_input"]
+    )
     fine = isinstance(call["tool_name"], str) and isinstance(call["tool_input"], dict)
     try:
         loaded = TOOLS.load_handlers(json.dumps(config).encode())
-        assert fine
         guard = TOOLS.Guard("/opt/x/hooks/tools.py", "/opt/x", "/opt/x/interceptions.jsonl", "/opt/x")
-        result = TOOLS.decide(known, loaded, {"A": "a"}, guard, lambda _, asked: (["a"] * len(asked), None, []))
+        if fine:
+            TOOLS.decide(known, loaded, {"A": "a"}, guard, lambda _, asked: (["a"] * len(asked), None, []))
     except TOOLS.Refused:
         fine = False
-    except AssertionError:
-        pass
-    return str(TOOLS.output(known, result)), fine
+        known.update(decision="deny", reason="refused", updated=None)
+    return str(TOOLS.output(known)), fine
 
 
 @QUICK

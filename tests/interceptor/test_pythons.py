@@ -48,13 +48,13 @@ DRIVER = """
 import json, runpy, sys
 script, given = runpy.run_path(sys.argv[1]), json.loads(sys.stdin.read())
 for tool, tool_input in given["calls"]:
-    call = {"event": "PreToolUse", "tool": tool, "input": tool_input, "codex": False, "at": None}
+    call = script["new_call"](tool=tool, input=tool_input)
     try:
         config = script["load_handlers"](json.dumps(given["config"]).encode())
-        result = script["decide"](call, config, given["env"], None, None)
+        script["decide"](call, config, given["env"], None, None)
     except script["Refused"]:
-        result = dict(script["blank"](), decision="deny", reason="refused")
-    print(json.dumps(script["output"](call, result)))
+        call.update(decision="deny")
+    print(json.dumps(script["output"](call)))
 """
 
 
