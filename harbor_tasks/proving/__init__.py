@@ -41,6 +41,9 @@ def prove(
     for name in environments:
         if name not in ENVIRONMENTS:
             raise AuthorError(f"environment {name!r}: probes run in {', '.join(ENVIRONMENTS)}")
+    options = options or RunOptions()
+    if options.harbor_options and "harbor" not in environments:
+        raise AuthorError(f"{' '.join(options.harbor_options)}: only --env harbor takes arguments for Harbor")
     source = source.resolve()
     manifest = read_manifest(source)
     built = source / BUILD_DIR / "probe"
@@ -56,7 +59,7 @@ def prove(
         else:
             from harbor_tasks.proving.sandbox import in_sandbox
 
-            found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options or RunOptions(), say)
+            found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say)
         rows += [row_of(one, place, found.get(one.id)) for one in forced]
     servers = [server.name for server in manifest.mcp_servers]
     state = routes(handlers, mcp_servers=servers, deny=manifest.permissions.deny)

@@ -42,7 +42,7 @@ def in_sandbox(
         built = probe_build(source, manifest, caller, forced, folder / "built")
         wanted = replace(
             options, environment=environment, agent=ProbeAgent.name, parallel=1, attempts=1, cases=(), resume=None,
-            jobs_dir=folder / "jobs",
+            jobs_dir=folder / "jobs", harbor_options=options.harbor_options if environment == "harbor" else (),
         )  # fmt: skip
 
         def heard(event: Event) -> None:
