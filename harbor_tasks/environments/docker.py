@@ -14,6 +14,7 @@ from pathlib import Path
 
 from harbor_tasks.environments.base import Job, SandboxError, Stop, Trial, TrialPlan
 from harbor_tasks.environments.docker_container import (
+    Access,
     Container,
     Recipe,
     engine_errors,
@@ -21,7 +22,13 @@ from harbor_tasks.environments.docker_container import (
     remove_labelled,
 )
 from harbor_tasks.environments.docker_line import LineClosedError, RefusedError
-from harbor_tasks.environments.docker_network import job_network
+from harbor_tasks.environments.docker_proxy import (
+    Endpoint,
+    endpoints_of,
+    model_access,
+    proxy_image,
+    through_proxy,
+)
 from harbor_tasks.environments.docker_trial import DockerSandbox
 from harbor_tasks.environments.engine import Engine, find_engine
 from harbor_tasks.environments.trial import Sandbox, TrialRun
@@ -46,6 +53,8 @@ class DockerEnvironment:
         self._engine: Engine | None = None
         self._image: ImageRef | None = None
         self._recipe: Recipe | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._proxy_image = ""
         self._making = threading.Lock()
         self._closed = False
 
@@ -62,16 +71,19 @@ class DockerEnvironment:
     def prepare(self) -> None:
         """All variables are set, an engine answers, and it has what the sandbox asks for."""
         require_variables(self._manifest, self._caller)
-        job_network(self._manifest)
+        if self._manifest.sandbox.network == "model":
+            self._endpoints = endpoints_of(self._manifest, self._caller)
         self._engine = find_engine(self._host)
         cpus, has = self._manifest.sandbox.cpus, self._engine.info.get("NCPU")
         if cpus is not None and isinstance(has, int) and 0 < has < cpus:
             raise MachineError(f"sandbox.cpus: {cpus:g}, but the engine at {self._engine.endpoint} has {has}")
 
     def ready(self, say: Callable[[str], None]) -> None:
-        """The eval's image is there, made if it has to be."""
+        """The images are there, made if they have to be."""
         assert self._engine is not None
         self._image = ensure_image(self._source, self._engine, on_event=say)
+        if self._endpoints:
+            self._proxy_image = proxy_image(self._engine, say)
 
     @contextmanager
     def opened(self, job: Job, folder: Path) -> Iterator[None]:
@@ -82,11 +94,22 @@ class DockerEnvironment:
         with engine_errors("remove what an earlier run of the job left"):
             remove_labelled(self._engine.client.api, job.id, _ignore)
         try:
-            network = job_network(self._manifest)
-            self._recipe = Recipe(self._engine, self._image.id, self._manifest.sandbox, labels, network)
-            yield
+            with self._access(job.id, labels) as access:
+                self._recipe = Recipe(self._engine, self._image.id, self._manifest.sandbox, labels, access)
+                yield
         finally:
             self._close(job.id)
+
+    @contextmanager
+    def _access(self, job: str, labels: Mapping[str, str]) -> Iterator[Access]:
+        """What `sandbox.network` lets containers reach."""
+        assert self._engine is not None
+        if not self._endpoints:
+            public = self._manifest.sandbox.network == "public"
+            yield Access("public", "bridge") if public else Access("none", "none")
+            return
+        with model_access(self._engine, self._proxy_image, self._endpoints, job, labels) as access:
+            yield access
 
     def _close(self, job: str) -> None:
         """Nothing new may be made; then everything goes, and stays gone."""
@@ -127,7 +150,8 @@ class DockerEnvironment:
                 if self._closed:
                     raise SandboxError("the job has ended")
                 container.create()
-            sandbox = DockerSandbox(container, plan, self._manifest, self._caller, warnings)
+            caller = through_proxy(self._caller, self._endpoints)
+            sandbox = DockerSandbox(container, plan, self._manifest, caller, warnings)
             sandbox.stage(stop)
             yield sandbox
             sandbox.collect()

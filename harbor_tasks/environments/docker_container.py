@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import docker.errors
 import requests.exceptions
@@ -73,6 +73,19 @@ def job_labels(job: str, folder: Path) -> dict[str, str]:
     return {LABEL: "1", JOB: job, HOST: this_host(), FOLDER: str(folder.absolute())}
 
 
+@dataclass(frozen=True)
+class Access:
+    """What the containers of a job can reach, as the engine is told it."""
+
+    kind: Literal["public", "model", "none"]
+    network: str
+    ways: tuple[tuple[str, int], ...] = ()
+    """The names and ports that are the only way out of `model`."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """For their /etc/hosts: name → address."""
+    dns: tuple[str, ...] = ()
+
+
 @cache
 def _script() -> bytes:
     return resource("interceptor", "conductor.py").read_bytes()
@@ -86,9 +99,7 @@ class Recipe:
     image: str
     sandbox: Sandbox
     labels: Mapping[str, str]
-    network: str
-    """``none``, or the name of the engine's network."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    access: Access
 
     @property
     def python(self) -> str:
@@ -105,7 +116,8 @@ class Recipe:
         if sandbox.sealed:
             limits.update(cap_drop=["ALL"], cap_add=list(CAPABILITIES))
         return api.create_host_config(
-            network_mode=self.network, pids_limit=PIDS, init=False, log_config={"Type": "none"},
+            network_mode=self.access.network, extra_hosts=dict(self.access.hosts), dns=list(self.access.dns) or None,
+            pids_limit=PIDS, init=False, log_config={"Type": "none"},
             **limits,
         )  # fmt: skip
 
@@ -117,7 +129,7 @@ class Container:
         self._recipe, self._trial = recipe, trial
         self._api: Any = recipe.engine.client.api
         self.id = ""
-        self.python = recipe.python
+        self.python, self.access = recipe.python, recipe.access
         self.line: Line
 
     def create(self) -> None:
@@ -128,7 +140,7 @@ class Container:
                 recipe.image, [recipe.python, "-I", "-S", "-c", BOOT, str(len(_script()))], entrypoint=[], user="0:0",
                 stdin_open=True, working_dir=recipe.sandbox.workdir, hostname=self._trial,
                 name=f"harbor-pack-{self._trial}-{secrets.token_hex(3)}",
-                labels={**recipe.labels, TRIAL: self._trial}, environment=dict(recipe.environment),
+                labels={**recipe.labels, TRIAL: self._trial},
                 host_config=recipe.host_config(self._api),
             )  # fmt: skip
         self.id = made["Id"]

@@ -9,6 +9,7 @@ import json
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,6 +72,18 @@ def _pieces(buffer: bytearray, header: struct.Struct) -> list[tuple[Any, bytes]]
     return found
 
 
+def socket_of(attached: Any) -> Any:
+    """The socket behind what the Docker SDK gives for an attached container: its form depends on the way there."""
+    return getattr(attached, "_sock", attached)
+
+
+def close_attached(attached: Any, socket: Any) -> None:
+    """End the attachment; both ends of it, or the socket stays open."""
+    for one in (socket, attached):
+        with suppress(OSError, AttributeError):
+            one.close()
+
+
 class Line:
     """Requests to one container, one after the other. Every call may raise LineClosedError and, when the job is to end,
     InterruptedTrialError: then the container is given up, with whatever runs in it.
@@ -79,18 +92,14 @@ class Line:
     def __init__(self, attached: Any, stop: Stop) -> None:
         """``attached``: what the Docker SDK gives for an attached container."""
         self._attached = attached  # kept: the SDK closes the connection with its last reference
-        self._socket = getattr(attached, "_sock", attached)
+        self._socket = socket_of(attached)
         self._socket.settimeout(_TICK)
         self._stop = stop
         self._stream = Demultiplexer()
 
     def close(self) -> None:
         """Let go; the container's first process ends with it."""
-        for one in (self._socket, self._attached):
-            try:
-                one.close()
-            except (OSError, AttributeError):
-                continue
+        close_attached(self._attached, self._socket)
 
     def run(
         self, argv: tuple[str, ...], *, out: Sink, err: Sink, user: str = "", cwd: str = "/", timeout: float,

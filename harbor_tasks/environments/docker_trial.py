@@ -17,7 +17,7 @@ from harbor_tasks.environments.contained import Ended
 from harbor_tasks.environments.docker_container import AGENT_HOME, Container
 from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import File, Line
-from harbor_tasks.environments.docker_network import check_closed
+from harbor_tasks.environments.docker_network import check_network, close_names
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
 from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config
@@ -80,8 +80,8 @@ class DockerSandbox:
         self._setup()
         self._check_staged(expected)
         self.settings = self._registered()
-        if self._manifest.sandbox.network == "none":
-            check_closed(self._line, self._container.python, self._user)
+        close_names(self._line, self._container.access)
+        check_network(self._line, self._container.access, self._container.python, self._user)
 
     def _setup(self) -> None:
         """The health check of task.toml, as Harbor runs it: it stages, and seals where the image can."""

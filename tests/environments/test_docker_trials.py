@@ -275,20 +275,6 @@ def test_limits_and_a_closed_network_hold(engine_author: Callable[[], Any]) -> N
     assert "50000" in said
 
 
-def test_an_open_network_is_found_before_the_agent_starts(
-    engine_author: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    author = engine_author()
-    author.spec["sandbox"] = {"network": "none"}
-    author.case("open", solve="true")
-    monkeypatch.setattr("harbor_tasks.environments.docker.job_network", lambda _manifest: "bridge")
-    trial = run(author, "oracle", ("open",)).trial["open"]
-    assert trial.error is not None
-    assert trial.error.kind == "environment"
-    assert "sandbox.network: none, but from inside there is" in trial.error.message
-    assert "a route by eth0" in trial.error.message
-
-
 # --------------------------------------------------------------------------------- the author's own image, as it is
 
 
