@@ -24,7 +24,7 @@ DEFAULT_KIND = "docker"
 _CONTAINER = "containers of an engine that allows setuid programs"
 _POD = "root in a pod; the cluster's policy must allow privilege escalation"
 _MACHINE = "root in a machine of its own, made from the image"
-_CHANGES_USER = "root in the provider's sandbox, made from the image; other users by su"
+_SANDBOX = "root in the provider's sandbox, made from the image; whether it allows setuid is the provider's"
 
 KINDS: dict[str, Kind] = {
     "docker": Kind("yes", "containers of an engine that allows setuid programs; run in this project's tests"),
@@ -37,14 +37,15 @@ KINDS: dict[str, Kind] = {
     "openshift": Kind("untried", f"{_POD} (allowPrivilegeEscalation in the SCC, and its capabilities)"),
     "ec2": Kind("untried", "docker on a machine of its own"),
     "boxd": Kind("untried", "docker on a machine of its own"),
-    "cwsandbox": Kind("untried", _CHANGES_USER),
+    "kernel": Kind("untried", "docker on a machine of its own"),
+    "cwsandbox": Kind("untried", _SANDBOX),
     **dict.fromkeys(
         (
             "daytona", "e2b", "modal", "runloop", "langsmith", "novita", "islo", "tensorlake", "blaxel", "opensandbox",
-            "beam", "skypilot", "hyperbrowser", "vercel", "runta", "prime", "mosaic", "smol", "sail", "kernel",
+            "beam", "skypilot", "hyperbrowser", "vercel", "runta", "prime", "mosaic", "smol", "sail",
             "superserve", "aca-sandbox",
         ),
-        Kind("untried", _CHANGES_USER),
+        Kind("untried", _SANDBOX),
     ),
     "singularity": Kind("no", "one user (--fakeroot); setuid programs have no effect, and sudo is a stub"),
     "hf-sandbox": Kind("no", "it does not change users: the agent would be root"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harbor_tasks.environments.base import RunOptions, Trial, read_trials, trial_dir
+from harbor_tasks.environments.harbor_kinds import KINDS
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.resources import resource
@@ -347,3 +348,21 @@ def processes() -> list[str]:
         except OSError:
             continue
     return found
+
+
+# ---- what the docs say ----
+
+
+def test_every_kind_of_machine_that_harbor_knows_is_stated_in_the_docs_as_in_the_program(
+    repo_root: Path, harbor_bin: Path
+) -> None:
+    code = "from harbor.models.environment_type import EnvironmentType as E; print(*(e.value for e in E))"
+    done = subprocess.run([harbor_bin.parent / "python", "-c", code], capture_output=True, text=True, check=True)
+    assert set(KINDS) == set(done.stdout.split())
+    words = {"yes": "yes", "untried": "not tried", "no": "no"}
+    said = {}
+    for line in (repo_root / "docs" / "harbor.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[1] in words.values():
+            said.update({name.strip("`"): (cells[1], cells[2]) for name in cells[0].split(", ")})
+    assert said == {name: (words[kind.seals], kind.why) for name, kind in KINDS.items()}
