@@ -134,7 +134,7 @@ class Run:
         self.events: List[Json] = []
         self.by_id: Dict[str, Json] = {}
         self.said: List[str] = []
-        self.denials: List[str] = []
+        self.denials: List[Json] = []
         self.costs: Dict[Any, float] = {}
         self.totals: Dict[str, float] = {}
         self.result = ""
@@ -166,6 +166,13 @@ class Run:
     def num_turns(self) -> Optional[int]:
         """Turns; None when the agent program did not say."""
         return int(self.totals["num_turns"]) if "num_turns" in self.totals else None
+
+    def says_denied(self, call: Json) -> bool:
+        """Does the agent program's own summary name this call as denied?"""
+        return any(
+            denied.get("tool_use_id") == call["id"] and denied.get("tool_input", call["input"]) == call["input"]
+            for denied in self.denials
+        )
 
     def read(self, line: Json) -> None:
         """Take in one line."""
@@ -223,7 +230,7 @@ class Run:
         if cost is not None:
             self.costs[session] = max(self.costs.get(session, 0.0), cost)
         denied = line.get("permission_denials")
-        self.denials += [str(d.get("tool_use_id")) for d in denied or [] if isinstance(d, dict)]
+        self.denials += [d for d in denied or [] if isinstance(d, dict)]
 
 
 def number(value: Any) -> Optional[float]:
@@ -259,7 +266,7 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
     for call in run.calls:
         line = log.get(call["id"])
         decision = line["decision"] if line else "none"
-        if call["id"] in run.denials and decision in ("none", "allow", "rewrite"):
+        if run.says_denied(call) and decision in ("none", "allow", "rewrite"):
             decision = "deny"
         said = line or {}
         reason = said.get("reason") or (call["result"] if decision == "deny" else None)
@@ -268,12 +275,18 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
     return joined
 
 
+REFUSED = ("<tool_use_error>", "Permission to use ", "Claude requested permissions ", "PreToolUse:")
+
+
 def never_ran(call: Json) -> bool:
     """Was the call refused before any tool ran: by the hook, a permission rule, the tool's schema, an unknown name?"""
-    if call["decision"] in ("deny", "ask") or call["result"] is None:
-        return True
-    refused = ("<tool_use_error>", "Permission to use ", "Claude requested permissions ")
-    return bool(call["is_error"]) and call["result"].startswith(refused)
+    return call["decision"] in ("deny", "ask") or call["result"] is None or was_refused(call)
+
+
+def was_refused(call: Json, reason: Optional[str] = None) -> bool:
+    """Does its result say so itself, be it by the ``reason`` of a deny? The failure of a tool begins otherwise."""
+    said = (reason or "").strip()[:100]
+    return bool(call["is_error"]) and call["result"].startswith((*REFUSED, *([said] if said else [])))
 
 
 def covered(tool: str, patterns: Iterable[str]) -> bool:
@@ -283,10 +296,38 @@ def covered(tool: str, patterns: Iterable[str]) -> bool:
     return any(re.fullmatch(regex, name, re.DOTALL) for regex in regexes for name in names)
 
 
-def not_logged(calls: Iterable[Json], patterns: Iterable[str]) -> List[Json]:
-    """Calls that ran, that a handler covers, and that the hook never saw: somebody got around the policy."""
-    wanted = list(patterns)
-    return [c for c in calls if not c["logged"] and not never_ran(c) and covered(c["name"], wanted)]
+def other_tool(one: Any, other: str) -> bool:
+    """Are these the names of two different tools?"""
+    return isinstance(one, str) and one != other and not any(one in group and other in group for group in SAME_TOOL)
+
+
+def gone_around(run: Run, log: Iterable[Json], patterns: Iterable[str]) -> List[Json]:
+    """Calls that a handler covers and that ran although the hook did not let them: it never saw this input, or denied.
+
+    A hook may be asked about a call under another tool's name and input (Monitor as Bash); then the id has to do.
+    """
+    wanted, lines = list(patterns), {}  # type: Tuple[List[str], Dict[Any, List[Json]]]
+    for line in log:
+        lines.setdefault(line.get("tool_use_id"), []).append(line)
+    found = []
+    for call in run.calls:
+        if call["result"] is None or not covered(call["name"], wanted):
+            continue
+        text = json.dumps(call["input"], sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        seen = [
+            line for line in lines.get(call["id"], ())
+            if line.get("input_sha256") == digest or other_tool(line.get("tool"), call["name"])
+        ]  # fmt: skip
+        denied = next((line for line in seen if line.get("decision") in ("deny", "ask")), None)
+        if denied is not None and not was_refused(call, denied.get("reason")):
+            why = "ran although it was denied"
+        elif not seen and not was_refused(call) and not run.says_denied(call):
+            why = "ran without passing the interceptor"
+        else:
+            continue
+        found.append({"tool_use_id": call["id"], "tool": call["name"], "why": why})
+    return found
 
 
 def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
@@ -498,12 +539,11 @@ def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
     outputs.update((key, value) for key, value in measured.items() if value is not None)
     notes = ["%d lines of the transcript are no JSON objects" % bad] if bad else []
     notes += ["%d lines of the interception log are no JSON objects" % bad_log] if bad_log else []
-    around = not_logged(calls, config.get("handlers") or [])
-    return outputs, {
-        "calls": count_calls(calls, log),
-        "not_logged": [{"tool_use_id": c["id"], "tool": c["name"]} for c in around],
-        "notes": notes,
-    }
+    forged = [ident for ident in log if ident not in {call["id"] for call in calls}] if run.events else []
+    if forged:
+        notes.append("%d calls of the interception log are not in the transcript: %s" % (len(forged), forged[:5]))
+    around = gone_around(run, log_lines, config.get("handlers") or [])
+    return outputs, {"calls": count_calls(calls, log), "not_logged": around, "notes": notes}
 
 
 def bring_home(args: argparse.Namespace) -> int:
@@ -623,10 +663,11 @@ def judge_env(user: Optional[pwd.struct_passwd] = None) -> Dict[str, str]:
     return env
 
 
-def in_child(judge: Json, data: Any, workspace: str) -> Json:
+def in_child(judge: Json, data: Any, workspace: str, home: str) -> Json:
     """Run a judge's Python in a child: {"value", "reason"}, {"skipped"} or {"error"}, and {"output"}.
 
-    The answer comes through a pipe of its own, which neither what the judge prints nor what it starts can reach.
+    The answer comes through a pipe of its own, which neither what the judge prints nor what it starts can reach. In a
+    sealed sandbox the child is `worker`: a check may start what the agent left.
     """
     seconds = judge.get("timeout") or JUDGE_SECONDS
     read_end, write_end = os.pipe()
@@ -636,11 +677,12 @@ def in_child(judge: Json, data: Any, workspace: str) -> Json:
         request.seek(0)
         answer = Tail(pipe, 1 << 20)
         argv = [sys.executable or "python3", "-I", "-B", "-X", "utf8", os.path.abspath(__file__)]
-        argv += ["--judge", str(write_end), str(data.fileno())]
+        argv += ["--home", home, "--judge", str(write_end), str(data.fileno())]
         try:
             code, out, err = limited(
-                argv, seconds, stdin=request, cwd=workspace, env=judge_env(), pass_fds=(write_end, data.fileno())
-            )
+                argv, seconds, stdin=request, cwd=workspace, env=judge_env(judge_user(home)),
+                pass_fds=(write_end, data.fileno()),
+            )  # fmt: skip
         finally:
             os.close(write_end)
         line = answer.text().partition("\n")[0]
@@ -654,15 +696,21 @@ def in_child(judge: Json, data: Any, workspace: str) -> Json:
     return dict(found, output=printed)
 
 
-def child(result: int, data: int) -> None:
-    """The child's side: judge, then write one line of JSON to the result pipe and be gone."""
+def child(result: int, data: int, home: str) -> None:
+    """The child's side: judge, then write one line of JSON to the result pipe and be gone.
+
+    It turns into `worker` without starting another program: so the kernel keeps what worker runs from its memory.
+    """
     os.set_inheritable(result, False)
     judge = json.loads(sys.stdin.buffer.read().decode())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with open(data, "rb") as file:
         outputs = json.loads(file.read().decode())
     outputs["modified_files"] = ByName(outputs["modified_files"])
+    user = judge_user(home)
     try:
+        if user is not None:
+            become(user)
         answer = evaluate(judge, outputs)
     except BaseException as error:
         answer = {"error": fault(error, judge)}
@@ -769,7 +817,7 @@ def run_command(judge: Json, workspace: str, home: str) -> Json:
     126 and 127 (cannot be run, not found) are the judge's error: a missing program is no verdict on the run.
     """
     seconds = judge.get("timeout") or JUDGE_SECONDS
-    user = pwd.getpwnam("worker") if is_sealed(home) else None
+    user = judge_user(home)
     options: Json = {} if user is None else {"preexec_fn": lambda: become(user)}
     code, out, err = limited(
         ["/bin/sh", "-c", judge["command"]], seconds, stdin=subprocess.DEVNULL, cwd=workspace, env=judge_env(user),
@@ -783,6 +831,11 @@ def run_command(judge: Json, workspace: str, home: str) -> Json:
         return {"error": "cannot be run (exit code %d): %s" % (code, (complained or printed)[-300:])}
     reason = last[0][:MAX_REASON] if last else "exit code %d" % code
     return {"value": code == 0, "reason": reason, "output": printed + complained}
+
+
+def judge_user(home: str) -> Optional[pwd.struct_passwd]:
+    """As whom judges' own code runs: in a sealed sandbox as `worker`, since it may run what the agent left."""
+    return pwd.getpwnam("worker") if is_sealed(home) else None
 
 
 def become(user: Any) -> None:
@@ -866,7 +919,7 @@ def ask(judge: Json, outputs: Json, data: Any, args: argparse.Namespace) -> Json
     try:
         answer: Json = {}
         if kind in ("check", "module") or judge.get("if") is not None:
-            answer = in_child(judge, data, args.workspace)
+            answer = in_child(judge, data, args.workspace, args.home)
         if not answer.get("skipped") and not answer.get("error") and kind not in ("check", "module"):
             answer = ask_other(judge, outputs, args)
         line = verdict(judge, answer)
@@ -979,14 +1032,22 @@ def compose(judges: List[Json], lines: List[Json], reward: Json) -> Tuple[Option
 
 
 def remove(path: str) -> bool:
-    """Remove whatever is there: file, link or folder. Was there something?"""
+    """Remove whatever is there: file, link or folder. Was there something?
+
+    A folder that is too deep or too odd to be removed is moved out of the way.
+    """
     try:
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path)
-        else:
+        folder = stat.S_ISDIR(os.lstat(path).st_mode)
+        if not folder:
             os.unlink(path)
     except FileNotFoundError:
         return False
+    if folder:
+        try:
+            shutil.rmtree(path)
+        except (OSError, RecursionError):
+            if os.path.lexists(path):
+                os.rename(path, os.path.join(tempfile.mkdtemp(prefix=".odd.", dir=os.path.dirname(path)), "folder"))
     return True
 
 
@@ -1028,43 +1089,85 @@ def is_sealed(home: str) -> bool:
 
 
 def take_over(home: str, logs: str) -> None:
-    """In a sealed sandbox: end every process of the other users, then take the folder of the reward."""
+    """In a sealed sandbox: take the folder of the reward and end every process of the other users.
+
+    The folder first, so that it is closed even if a process does not end; and again when nobody is left who could have
+    put something in its place meanwhile.
+    """
     if not is_sealed(home):
         return
+    with contextlib.suppress(OSError, RecursionError):
+        take_folder(logs)
     end_others(time.monotonic() + 20)
-    if os.path.islink(logs) or not os.path.isdir(logs):
-        remove(logs)
-        os.makedirs(logs)
-    os.chown(logs, 0, 0)
-    os.chmod(logs, 0o700)
+    take_folder(logs)
+    close_tests()
+
+
+def close_tests() -> None:
+    """Of the verifier's folder only the modules of judges are for `worker`: it runs judges and what the agent left."""
+    for entry in os.scandir(HERE):
+        os.chmod(entry.path, 0o755 if entry.name == "lib" else 0o700)
+    for folder, folders, names in os.walk(os.path.join(HERE, "lib")):
+        for name in (*folders, *names):
+            os.chmod(os.path.join(folder, name), 0o755)  # noqa: S103
+    os.chmod(HERE, 0o711)  # noqa: S103
+
+
+def take_folder(path: str) -> None:
+    """Make it a folder of root's that is closed to everybody else, whatever is there; a link is not followed."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        remove(path)
+        os.makedirs(path)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(folder, 0, 0)
+        os.fchmod(folder, 0o700)
+    finally:
+        os.close(folder)
 
 
 def end_others(deadline: float) -> None:
     """End the processes of all users but root, until none is left.
 
-    A user's processes are ended by a child that became this user: one signal to all that it may reach outruns forks.
+    One signal to all processes of a user, sent as this user, outruns forks; a stopped process ends like any other.
+    What is left then (a setuid program halfway to another user) is ended one by one.
     """
     while True:
-        users = {uid for pid, uid in processes() if uid != 0 and pid != 1}
-        if not users:
+        others = {pid: ids for pid, ids in processes() if any(ids) and pid not in (1, os.getpid())}
+        if not others:
             return
         if time.monotonic() > deadline:
-            raise VerifierError("processes of the agent's users cannot be ended (uids %s)" % sorted(users))
-        for uid in users:
-            helper = os.fork()
-            if helper == 0:
-                try:
-                    os.setgroups([])
-                    os.setresuid(uid, uid, uid)
-                    os.kill(-1, signal.SIGKILL)
-                finally:
-                    os._exit(0)
-            os.waitpid(helper, 0)
+            raise VerifierError("processes of the agent's users cannot be ended (%s)" % sorted(others)[:10])
+        for uid in {uid for ids in others.values() for uid in ids} - {0}:
+            end_all_of(uid)
+        for pid in others:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def processes() -> Iterator[Tuple[int, int]]:
-    """(pid, real uid) of every live process; one that waits to be reaped does no more harm."""
+def end_all_of(uid: int) -> None:
+    """Send SIGKILL to every process that this user may signal."""
+    try:
+        helper = os.fork()
+    except OSError:  # the processes of the container are used up: this one becomes the user, for one moment
+        os.setresuid(uid, uid, 0)
+        with contextlib.suppress(OSError):
+            os.kill(-1, signal.SIGKILL)
+        os.setresuid(0, 0, 0)
+        return
+    if helper == 0:
+        try:
+            os.setgroups([])
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(helper, 0)
+
+
+def processes() -> Iterator[Tuple[int, List[int]]]:
+    """(pid, real, effective and saved user) of every live process; one that waits to be reaped does no more harm."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -1074,7 +1177,7 @@ def processes() -> Iterator[Tuple[int, int]]:
         except OSError:
             continue
         if fields.get("State", "").strip()[:1] not in ("Z", "X"):
-            yield int(name), int(fields["Uid"].split()[0])
+            yield int(name), [int(number) for number in fields["Uid"].split()[:3]]
 
 
 # ---- the whole ----
@@ -1092,6 +1195,8 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
         data.flush()
         for judge in judges:
             report["judges"].append(ask(judge, outputs, data, args))
+            if is_sealed(args.home):  # what it left running would meet the next one
+                end_others(time.monotonic() + 20)
     report["reward"], report["unjudged"] = compose(judges, report["judges"], config.get("reward") or {})
     scores = {line["name"]: line["normalized"] for line in report["judges"] if line["status"] == "ok"}
     if report["reward"] is not None:
@@ -1112,7 +1217,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--judge", nargs=2, type=int, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.judge:
-        child(*args.judge)
+        child(args.judge[0], args.judge[1], args.home)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside (SIGTERM)"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a C locale must not turn a judge's text into a crash
@@ -1133,6 +1238,10 @@ def main(argv: Optional[List[str]] = None) -> int:
         if not isinstance(config, dict):
             raise VerifierError("judges.json is missing beside verify.py")
         reward = judge_all(config, defaults(args, config), report)
+        if report["not_logged"]:
+            calls = ["%(tool)s (%(tool_use_id)s) %(why)s" % call for call in report["not_logged"]]
+            report["reward"] = None
+            raise VerifierError("this run does not count: " + "; ".join(calls[:5]))
     except BaseException as error:
         shown = str(error) if isinstance(error, (VerifierError, SystemExit)) else traceback.format_exc(limit=-3)
         report["error"] = shown

@@ -47,7 +47,9 @@ def gone_around(transcript: Path, log: Path, settings: dict[str, Any]) -> list[s
         if call.result is None or not registered(settings, "PreToolUse", call.tool):
             continue
         never_ran = call.is_error and call.result.startswith(NEVER_RAN)
-        lines = [line for line in logged.get(call.id, []) if line.get("input_sha256") == input_hash(call.input)]
+        asked = logged.get(call.id, [])
+        # a hook may be asked about a call under another tool's name and input (Monitor as Bash)
+        lines = [line for line in asked if line.get("input_sha256") == input_hash(call.input) or _other(line, call)]
         if not lines and not never_ran:
             found.append(f"{call.tool} ({call.id}) ran without passing the interceptor")
         refusal = next((line for line in lines if line.get("decision") in ("deny", "ask")), None)
@@ -113,6 +115,11 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
     return "" if content is None else str(content)
+
+
+def _other(line: dict[str, Any], call: Call) -> bool:
+    found: bool = script_module("verify").other_tool(line.get("tool"), call.tool)
+    return found
 
 
 def _shows(call: Call, refusal: dict[str, Any]) -> bool:

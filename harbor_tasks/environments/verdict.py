@@ -55,7 +55,7 @@ def read_verdict(folder: Path, log: Path, ended: Ended) -> Verdict:
 def _fault(data: dict[str, Any], judges: tuple[JudgeResult, ...], unjudged: tuple[str, ...]) -> TrialError | None:
     """Why there is no reward, when it is a fault; a judge that was never asked (pending) is none."""
     if data.get("error"):
-        return TrialError(kind="verifier", message=str(data["error"]))
+        return TrialError(kind="tampered" if data.get("not_logged") else "verifier", message=str(data["error"]))
     failed = [judge for judge in judges if judge.status == "error" and (judge.name in unjudged or not unjudged)]
     if failed:
         texts = [f"judge {judge.name}: {judge.error or judge.reason or 'no reason given'}" for judge in failed]

@@ -41,8 +41,8 @@ class Transcript:
     """A transcript in Claude Code's stream-json form, joined with the log on ``tool_use_id``.
 
     ``log`` are the log's lines. ``not_logged`` are executed calls that a handler's pattern covers and that have no line
-    in the log, ``not_seen`` the log's calls that the transcript lacks (a subagent's may be), ``changed`` calls whose
-    input is not the one that the hook saw.
+    in the log for their input, or were denied in it; ``not_seen`` the log's calls that the transcript lacks (a
+    subagent's may be), ``changed`` calls whose input is not the one that the hook saw.
     """
 
     calls: tuple[ToolCall, ...]
@@ -72,7 +72,7 @@ def read_transcript(path: Path, log: Path | None = None, patterns: Iterable[str]
     run, by_id = verify.Run(lines), verify.by_call(log_lines)
     joined = verify.join_log(run, by_id)
     calls = [_call(call) for call in joined]
-    around = {call["id"] for call in verify.not_logged(joined, patterns)}
+    around = {call["tool_use_id"] for call in verify.gone_around(run, log_lines, patterns)}
     known = {call.id for call in calls}
     return Transcript(
         calls=tuple(calls),

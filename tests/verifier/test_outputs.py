@@ -368,6 +368,11 @@ def test_standard_output_is_the_transcript_when_nobody_kept_another(look: Look) 
 # ---- around the policy ----
 
 
+def sha256(command: str) -> str:
+    """The hash under which the interceptor logs this command."""
+    return hashlib.sha256(json.dumps({"command": command}, separators=(",", ":")).encode()).hexdigest()
+
+
 @pytest.mark.parametrize(
     ("tool", "patterns", "shown", "failed", "found"),
     [
@@ -389,4 +394,36 @@ def test_a_covered_call_that_ran_without_its_log_line_is_told(
     look.task.said(assistant(call("t1", tool, command="x")), result("t1", shown, error=failed))
     look.outputs(handlers=patterns)
     assert look.judged is not None
-    assert look.judged.report["not_logged"] == ([{"tool_use_id": "t1", "tool": tool}] if found else [])
+    told = [{"tool_use_id": "t1", "tool": tool, "why": "ran without passing the interceptor"}]
+    assert look.judged.report["not_logged"] == (told if found else [])
+
+
+@pytest.mark.parametrize(
+    ("logged", "why"),
+    [
+        ({"input_sha256": sha256("ls")}, None),
+        ({"input_sha256": sha256("rm")}, "ran without passing the interceptor"),
+        ({"input_sha256": sha256("rm"), "tool": "Monitor"}, None),
+        ({"input_sha256": sha256("ls"), "decision": "deny", "reason": "no"}, "ran although it was denied"),
+        ({"input_sha256": sha256("ls"), "decision": "deny", "reason": "do"}, "ran although it was denied"),
+    ],
+    ids=["its line", "another's line", "asked about as another tool", "denied", "denied, and it says so"],
+)
+def test_a_run_that_went_around_the_interceptor_gets_no_reward(
+    look: Look, logged: dict[str, str], why: str | None
+) -> None:
+    look.task.said(assistant(call("t1", "Bash", command="ls")), result("t1", "done"))
+    look.task.logged({**decided("t1", "Bash", "none"), **logged})
+    judged = look.task.verify(check("return True"), handlers=["Bash"])
+    assert [found["why"] for found in judged.report["not_logged"]] == ([why] if why else [])
+    assert (judged.reward is None) == (judged.report["reward"] is None) == (why is not None)
+    assert why is None or f"Bash (t1) {why}" in judged.report["error"]
+
+
+def test_a_line_that_no_call_belongs_to_is_told(look: Look) -> None:
+    """Somebody asked the hook who is not the agent program, or took the call out of the transcript."""
+    look.task.said(assistant(call("t1", "Bash", command="ls")), result("t1", "done"))
+    look.task.logged(decided("t9", "Bash", "deny"))
+    look.outputs()
+    assert look.judged is not None
+    assert any("t9" in note for note in look.judged.report["notes"])

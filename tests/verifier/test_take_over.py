@@ -105,6 +105,51 @@ def test_a_folder_that_the_agent_replaced_by_a_link_is_taken_back(container: Con
     assert container.run("ls /tmp/mine").split() == []
 
 
+PROGRAM = """
+cat /tests/judges.json /tests/annotations.yaml >said 2>&1
+setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.05; done' >/dev/null 2>&1 &
+setsid sh -c 'kill -STOP $$' >/dev/null 2>&1 &
+"""
+RUNS_IT = """
+import os, pwd, subprocess
+subprocess.run(["sh", "program.sh"], check=True)
+said = open("said").read()
+return said.count("denied") == 2 and "expected" not in said, pwd.getpwuid(os.getuid()).pw_name
+"""
+MODULE = """
+import os, pwd
+def who(outputs):
+    import later  # noqa
+    return pwd.getpwuid(os.getuid()).pw_name == later.WHO
+"""
+
+
+@pytest.mark.engine
+def test_judges_that_run_what_the_agent_left_are_worker_and_leave_nothing(container: Container) -> None:
+    """A check starts a program of the workspace, which reads what it can and goes on in the background."""
+    container.run("touch /opt/harbor-pack/sealed; mkdir /tests/lib; echo expected > /tests/annotations.yaml")
+    files = {"/workspace/program.sh": PROGRAM, "/tests/lib/judge.py": MODULE, "/tests/lib/later.py": "WHO = 'worker'\n"}
+    judges = [check(RUNS_IT, "runs it"), {"name": "module", "kind": "module", "module": "judge", "function": "who"}]
+    files["/tests/judges.json"] = json.dumps({"workspace": "/workspace", "judges": judges})
+    for path, content in files.items():
+        container.put(path, content)
+    container.run("chmod -R go+rwX /tests; python3 -I /tests/verify.py || true")
+    report = container.json("/logs/verifier/judges.json")
+    assert [(judge["value"], judge["reason"]) for judge in report["judges"]] == [(True, "worker"), (True, None)]
+    assert container.others() == []
+    assert container.json("/logs/verifier/reward.json")["reward"] == 1.0
+    assert container.run("ls /logs/verifier").split() == ["judges.json", "reward.json"]
+
+
+@pytest.mark.engine
+def test_a_folder_planted_as_the_reward_is_removed_however_deep_it_is(container: Container) -> None:
+    container.run("touch /opt/harbor-pack/sealed; echo worker > /expected")
+    deep = "mkdir /logs/verifier/reward.json && cd /logs/verifier/reward.json"
+    container.run(f"su worker -c '{deep} && for i in $(seq 1500); do mkdir d && cd -P d || exit 1; done; touch x'")
+    container.run("python3 -I /tests/verify.py || true")
+    assert container.json("/logs/verifier/reward.json")["reward"] == 0.0
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "mark",
