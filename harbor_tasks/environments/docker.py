@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from harbor_tasks.environments.base import Job, SandboxError, Stop, Trial, TrialPlan
 from harbor_tasks.environments.docker_container import (
@@ -51,6 +52,7 @@ class DockerEnvironment:
         self._source, self._manifest, self._caller, self._host = source, manifest, dict(caller), host
         self.sealed: bool = manifest.sandbox.sealed
         self._engine: Engine | None = None
+        self._info: Mapping[str, Any] = {}
         self._image: ImageRef | None = None
         self._recipe: Recipe | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -60,7 +62,7 @@ class DockerEnvironment:
 
     def not_enforced(self) -> tuple[str, ...]:
         """Limits that the engine's kernel lacks, and the seal that the author switched off."""
-        sandbox, info = self._manifest.sandbox, self._engine.info if self._engine is not None else {}
+        sandbox, info = self._manifest.sandbox, self._info
         lines = [] if sandbox.sealed else ["sandbox.sealed: false (the policy lies within the agent's reach)"]
         if sandbox.memory_mb is not None and info.get("MemoryLimit") is False:
             lines.append("sandbox.memory_mb (the engine's kernel has no memory limit)")
@@ -73,15 +75,16 @@ class DockerEnvironment:
         require_variables(self._manifest, self._caller)
         if self._manifest.sandbox.network == "model":
             self._endpoints = endpoints_of(self._manifest, self._caller)
-        self._engine = find_engine(self._host)
-        cpus, has = self._manifest.sandbox.cpus, self._engine.info.get("NCPU")
+        with find_engine(self._host) as engine:
+            self._info, cpus = engine.info, self._manifest.sandbox.cpus
+        has = self._info.get("NCPU")
         if cpus is not None and isinstance(has, int) and 0 < has < cpus:
-            raise MachineError(f"sandbox.cpus: {cpus:g}, but the engine at {self._engine.endpoint} has {has}")
+            raise MachineError(f"sandbox.cpus: {cpus:g}, but the engine at {engine.endpoint} has {has}")
 
     def ready(self, say: Callable[[str], None]) -> None:
         """The images are there, made if they have to be."""
-        assert self._engine is not None
-        self._image = ensure_image(self._source, self._engine, on_event=say)
+        self._engine = find_engine(self._host)
+        self._image = ensure_image(self._source, self._engine, on_event=_without_steps(say))
         if self._endpoints:
             self._proxy_image = proxy_image(self._engine, say)
 
@@ -164,6 +167,16 @@ class DockerEnvironment:
             # what cannot be removed now is tried again at the end of the job, which says so
             with suppress(MachineError):
                 container.remove()
+
+
+def _without_steps(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Who runs a job wants to know that an image is built, not each line of its Dockerfile."""
+
+    def chosen(line: str) -> None:
+        if not line.startswith("Step "):
+            say(line)
+
+    return chosen
 
 
 def _ignore(_text: str) -> None:

@@ -140,7 +140,7 @@ class Container:
                 recipe.image, [recipe.python, "-I", "-S", "-c", BOOT, str(len(_script()))], entrypoint=[], user="0:0",
                 stdin_open=True, working_dir=recipe.sandbox.workdir, hostname=self._trial,
                 name=f"harbor-pack-{self._trial}-{secrets.token_hex(3)}",
-                labels={**recipe.labels, TRIAL: self._trial},
+                labels={**recipe.labels, TRIAL: self._trial}, healthcheck={"test": ["NONE"]},
                 host_config=recipe.host_config(self._api),
             )  # fmt: skip
         self.id = made["Id"]

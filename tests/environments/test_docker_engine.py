@@ -126,3 +126,11 @@ def test_more_cpus_than_the_engine_has_are_said_before_there_is_a_job(plain: Any
     with pytest.raises(MachineError, match=r"sandbox\.cpus: 4000, but the engine"):
         plain.run("oracle", environment="docker")
     assert not plain.jobs.exists()
+
+
+def test_a_dry_run_makes_nothing_on_the_engine(plain: Any) -> None:
+    plain.spec["sandbox"]["image"] = "harbor-pack-test-there-is-none:latest"
+    plain.case("a", solve="true")
+    ran = plain.run("oracle", environment="docker", dry_run=True)
+    assert [event.text for event in ran.events if event.kind == "planned"] == ["would run a"]
+    assert not plain.jobs.exists()

@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import struct
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import Demultiplexer
+from harbor_tasks.resources import resource
 
 
 def packed(folder: Path) -> bytes:
@@ -157,3 +159,17 @@ def test_what_the_conductor_itself_complains_of_is_kept_apart() -> None:
     found = stream.feed(engine_piece(2, b"Traceback: \xff") + engine_piece(1, frame(b"o", b"caf\xc3")))
     assert found == [(b"o", b"caf\xc3")]
     assert bytes(stream.complaints) == b"Traceback: \xff"
+
+
+@pytest.mark.pythons
+def test_the_conductor_does_nothing_but_as_the_first_process_of_a_container(pythons: tuple[Path, ...]) -> None:
+    for python in pythons:  # it ends all other processes: never those of a machine
+        done = subprocess.run(
+            [python, "-I", "-S", resource("interceptor", "conductor.py")],
+            input='{"do": "run", "argv": ["true"], "timeout": 1, "limit": 1}\n',
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1, python
+        assert (done.stdout, done.stderr) == (
+            "", "conductor: only the first process of a container may run this, as root\n",
+        )  # fmt: skip
