@@ -464,7 +464,8 @@ INTERPRETERS = SHELLS | set(
     "eval source . exec trap alias read mapfile readarray ssh su xargs parallel at batch crontab make python pypy perl"
     " ruby node nodejs deno bun php lua tclsh wish expect awk gawk mawk sed ed ex vi vim nvim emacs psql mysql mariadb"
     " sqlite redis-cli mongo mongosh gdb osascript pwsh powershell Rscript R julia ghci irb ipython scala groovy jshell"
-    " patch apply_patch bc dc m4 nsenter chroot docker podman nerdctl kubectl oc lxc tmux screen".split()
+    " patch apply_patch bc dc m4 nsenter chroot docker podman nerdctl kubectl oc lxc tmux screen"
+    " newgrp runuser login pkexec socat".split()
 )
 # what starts the program named behind its options, and how many operands stand before that
 WRAPPERS = dict.fromkeys(
@@ -731,7 +732,7 @@ def program_places(words):
     """Where in a simple command a program may stand: first, behind a wrapper or `-exec`, at any shell's name."""
     todo, seen = [0], []
     for k, word in enumerate(words):
-        if base_name(word.text) in SHELLS:
+        if base_name(word.text) in SHELLS and " " not in word.text:
             todo.append(k)
         elif word.text in ("-exec", "-execdir", "-ok", "-okdir"):
             todo.append(k + 1)
@@ -755,7 +756,8 @@ class Reading:
     def __init__(self, command):
         self.sure, self.opened, self.commands, self.targets, self.executed, self.seen = True, 0, [], [], set(), set()
         self.texts, self.simple_texts, self.spans, typed, at = [], [], [], "", 0
-        self.open(command, 0, False, 0)
+        redefines = rx(r"\(\s*\)|\b(?:function|alias|hash|enable)\b").search(command)  # a name may run anything then
+        self.open(command, 0, bool(redefines), 0)
         for start, end in sorted(self.spans):
             typed += command[at : max(at, start)]
             at = max(at, end)
@@ -791,6 +793,9 @@ class Reading:
                 cmd.names.append(name)
                 known = name in INTERPRETERS or name.rstrip("0123456789.") in INTERPRETERS
                 cmd.runs = cmd.runs or known or not cmd.words[k].literal
+            last = cmd.places[-1] if cmd.places else 0
+            if cmd.names and (cmd.names[-1] in WRAPPERS or (last and cmd.words[last - 1].text[:1] == "-")):
+                cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
             self.executed.update(cmd.names)
             for word in cmd.words + cmd.targets if cmd.runs else ():
                 self.executed.update(map(base_name, word.text.split()))
@@ -804,14 +809,14 @@ class Reading:
             grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
             ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
         for cmd in cmds:
-            out = code or (runs and (cmd.pipe or ends))
-            sink = out or cmd.runs
             written = set()
             for word in cmd.targets + cmd.words if "tee" in cmd.names else cmd.targets:
                 written.add(base_name(word.text))
-            written.difference_update(cmd.names)
+            saved = bool((written - set(cmd.names)) & self.executed)
+            out = code or saved or (runs and (cmd.pipe or ends))
+            sink = out or cmd.runs
             for text, quoted, at, subs in cmd.docs:
-                if sink or not cmd.names or written & self.executed:
+                if sink or not cmd.names:
                     self.open(text, None, out, depth + 1)
                 elif quoted and base is not None:
                     self.spans.append((base + at, base + at + len(text)))
@@ -828,7 +833,7 @@ class Reading:
     def data(self, cmd, base):
         """The words that are data: the quoted text after `-m` and its like."""
         found, before = set(), ""
-        for word in cmd.words:
+        for word in cmd.words[cmd.places[-1] :] if cmd.places else ():  # an option of the program, not of a wrapper
             text = word.text
             cluster = "git" in cmd.names and before[:1] == "-" and before[1:].isalpha() and before[-1] == "m"
             attached = text[:2] == "-m" or text.partition("=")[0] in DATA_OPTIONS
