@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,17 @@ _ORDERLY = 3.0
 _PATIENCE = 10.0
 """Seconds after Ctrl-C until its process is ended."""
 _PIDS = 512
+_WITH_US = """
+import ctypes, os, signal, sys
+try:
+    ctypes.CDLL(None).prctl(1, signal.SIGINT, 0, 0, 0)  # PR_SET_PDEATHSIG
+except (OSError, AttributeError):  # not Linux
+    pass
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("harbor-pack has ended")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes Harbor, which then gets a Ctrl-C when harbor-pack is killed: it ends its machines, wherever they are."""
 
 
 @dataclass
@@ -56,18 +68,13 @@ class HarborRun:
 
     def start(self) -> None:
         """Start Harbor, away from the terminal: Ctrl-C reaches it from us alone."""
-        command: list[str | Path] = [
-            self.harbor.path,
-            "run",
-            "--config",
-            self.folder / "config.json",
-            "--yes",
-            "--quiet",
-        ]
+        config = self.folder / "config.json"
+        command: list[str | Path] = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), self.harbor.path]
+        command += ["run", "--config", config, "--yes", "--quiet", *self.options]
         with (self.folder / "harbor.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, *self.options], cwd=self.folder, env=dict(self.env), stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True,
+                command, cwd=self.folder, env=dict(self.env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
             )  # fmt: skip
 
     def watch(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harbor_tasks.environments.base import RunOptions, Trial, read_trials, trial_dir
+from harbor_tasks.environments.cleaning import clean
 from harbor_tasks.environments.harbor_kinds import KINDS
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import AuthorError, MachineError
@@ -298,7 +299,9 @@ def test_an_unset_variable_is_said_before_there_is_a_job(make_desk: MakeDesk) ->
 # ---- the end ----
 
 
-def test_ctrl_c_ends_harbor_and_its_containers_and_marks_what_ran(make_desk: MakeDesk, repo_root: Path) -> None:
+@pytest.fixture
+def at_work(make_desk: MakeDesk, repo_root: Path) -> Iterator[tuple[Desk, subprocess.Popen[str]]]:
+    """A job of three cases, as a process of its own, with two solutions at work that do not end."""
     desk = make_desk()
     for name in ("a", "b", "c"):
         desk.case(name, solve="touch started.txt\nsleep 600\n")
@@ -310,21 +313,46 @@ def test_ctrl_c_ends_harbor_and_its_containers_and_marks_what_ran(make_desk: Mak
     process = subprocess.Popen(command, cwd=repo_root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         until = time.monotonic() + 180
-        while not running(desk) and time.monotonic() < until:
+        while len(running(desk)) < 2 and time.monotonic() < until and process.poll() is None:
             time.sleep(0.5)
         assert len(running(desk)) == 2
-        process.send_signal(signal.SIGINT)
-        asked = time.monotonic()
-        said = process.communicate(timeout=60)[0]
-        assert time.monotonic() - asked < 30
+        yield desk, process
     finally:
         process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def test_ctrl_c_ends_harbor_and_its_containers_and_marks_what_ran(
+    at_work: tuple[Desk, subprocess.Popen[str]],
+) -> None:
+    desk, process = at_work
+    process.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    said = process.communicate(timeout=60)[0]
+    assert time.monotonic() - asked < 30
     assert process.returncode == 130, said
     [job] = (desk.folder / "jobs").iterdir()
     assert {trial.status for trial in read_trials(job)} == {"interrupted"}
     assert left_behind(job) == []
-    assert not any(f"{job}/harbor" in line for line in processes())
+    assert processes_of(job) == []
     assert "--resume" in said
+
+
+def test_what_a_killed_run_leaves_ends_with_it_and_clean_removes_the_rest(
+    at_work: tuple[Desk, subprocess.Popen[str]],
+) -> None:
+    desk, process = at_work
+    [job] = (desk.folder / "jobs").iterdir()
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 60
+    while processes_of(job) and time.monotonic() < until:
+        time.sleep(0.5)
+    assert processes_of(job) == []
+    clean(job.name, jobs_dir=job.parent)
+    assert left_behind(job) == []
 
 
 def running(desk: Desk) -> list[str]:
@@ -340,14 +368,15 @@ def running(desk: Desk) -> list[str]:
     ]
 
 
-def processes() -> list[str]:
+def processes_of(job: Path) -> list[str]:
+    """Harbor's processes of this job: they name its folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
-    return found
+    return [line for line in found if f"{job}/harbor" in line]
 
 
 # ---- what the docs say ----
