@@ -10,7 +10,7 @@ A request is a JSON object on one line of standard input, followed by ``bytes`` 
     {"do": "run", "argv", "env", "cwd", "user", "umask", "timeout", "limit"}   the bytes are the program's input
     {"do": "put", "clear": [paths]}       the bytes are a tar archive, unpacked at / after ``clear`` was removed
     {"do": "folder", "path", "user", "mode"}
-    {"do": "list", "path"}                what lies below a folder
+    {"do": "list", "path", "names"}       which of these are below a folder, and what they are
     {"do": "read", "path", "offset", "limit"}
     {"do": "pack", "path", "limit"}       a folder as a tar archive: files, folders and links
 
@@ -22,7 +22,6 @@ could not be done. Standard library only, Python 3.8 or newer.
 from __future__ import annotations
 
 import grp
-import itertools
 import json
 import os
 import pwd
@@ -326,8 +325,14 @@ def walk(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
 
 
 def listing(request: Any) -> Any:
-    """[path, mode with the kind of file, size] of all below a folder."""
-    found = [[name, info.st_mode, info.st_size] for _, name, info in itertools.islice(walk(request["path"]), ENTRIES)]
+    """[name, mode with the kind of file, size] of those that are there."""
+    found = []
+    for name in request["names"]:
+        try:
+            info = os.lstat(os.path.join(request["path"], name))
+        except (OSError, ValueError):
+            continue
+        found.append([name, info.st_mode, info.st_size])
     return {"entries": found}
 
 

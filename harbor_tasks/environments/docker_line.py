@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from harbor_tasks.environments.base import InterruptedTrialError, Stop
+from harbor_tasks.environments.base import InterruptedTrialError, SandboxError, Stop
 from harbor_tasks.environments.contained import OUTPUT_BYTES, Ended
 
 Sink = Callable[[bytes], object]
@@ -24,6 +24,8 @@ _TICK = 0.1
 _PATIENCE = 60.0
 """Seconds that the line may be silent beyond what a request may take."""
 _BLOCK = 1 << 16
+_PIECE = 64 << 20
+"""No piece is larger: in a sandbox that is not sealed, root could write to the line, and must not fill our memory."""
 
 
 class LineClosedError(Exception):
@@ -63,6 +65,8 @@ def _pieces(buffer: bytearray, header: struct.Struct) -> list[tuple[Any, bytes]]
     found, at = [], 0
     while len(buffer) - at >= header.size:
         kind, length = header.unpack_from(buffer, at)
+        if length > _PIECE:
+            raise LineClosedError("what comes from the container makes no sense")
         end = at + header.size + length
         if len(buffer) < end:
             break
@@ -119,9 +123,9 @@ class Line:
         """Make an empty folder of this user's; what was there is removed."""
         self._ask({"do": "folder", "path": path, "user": user, "mode": mode})
 
-    def listing(self, path: str) -> dict[str, tuple[int, int]]:
-        """(mode with the kind of file, size) of all below a folder, by relative path."""
-        reply = self._ask({"do": "list", "path": path})
+    def listing(self, path: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """(mode with the kind of file, size) of those names that are below a folder; links are not followed."""
+        reply = self._ask({"do": "list", "path": path, "names": list(names)})
         return {name: (mode, size) for name, mode, size in reply["entries"]}
 
     def read(self, path: str, sink: Sink, *, limit: int, offset: int = 0) -> int | None:
@@ -197,12 +201,16 @@ class Line:
 
 
 class File:
-    """A sink that appends to a file on this machine."""
+    """A sink that appends to a file on this machine; SandboxError when more comes than was asked for."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, file: Path | IO[bytes], limit: int) -> None:
+        self._file = file.open("ab", buffering=0) if isinstance(file, Path) else file
+        self._room = limit
 
     def __call__(self, data: bytes) -> None:
+        self._room -= len(data)
+        if self._room < 0:
+            raise SandboxError("the container sends more than it may")
         self._file.write(data)
 
     def __enter__(self) -> File:

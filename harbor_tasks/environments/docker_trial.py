@@ -13,7 +13,7 @@ from typing import Any
 
 from harbor_tasks.agents.base import Launch, Places, solution_dir
 from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
-from harbor_tasks.environments.contained import Ended
+from harbor_tasks.environments.contained import OUTPUT_BYTES, Ended
 from harbor_tasks.environments.docker_container import AGENT_HOME, Container
 from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import File, Line
@@ -38,6 +38,8 @@ AGENT, AGENT_GID, WORKER = "agent", 903, "worker"
 SETUP_SECONDS = 120.0
 LOG_BYTES = 256 << 20
 """Of a transcript, an interception log or a verifier's folder; a trial with more is not to be trusted."""
+HEADERS_BYTES = 1 << 30
+"""Of an archive, for what is not the content of files: names, modes, padding."""
 SHOWN_BYTES = 1 << 20
 """Of the agent's output, what judges are shown."""
 _MODEL_VARIABLES = "HARBOR_PACK_MODEL_"
@@ -76,7 +78,7 @@ class DockerSandbox:
                 archive.tree(resource("interceptor", program), f"{AGENT_HOME}/{program}")
             file = archive.finish()
             self._line.put(file, archive.size)
-        _compare(expected, self._line.listing(self._workspace), "did not arrive in the container")
+        _compare(expected, self._line.listing(self._workspace, expected), "did not arrive in the container")
         self._setup()
         self._check_staged(expected)
         self.settings = self._registered()
@@ -89,8 +91,7 @@ class DockerSandbox:
         given = self._toml["environment"].get("env", {})
         env = {name: fill_in(value, self._caller) for name, value in given.items() if name.startswith(_MODEL_VARIABLES)}
         self._as_root(command, env, "setup")
-        marks = self._line.listing(SANDBOX_HOME)
-        if self._sealed and "sealed" not in marks:
+        if self._sealed and not self._line.listing(SANDBOX_HOME, ["sealed"]):
             raise SandboxError("setup did not seal the sandbox: the image lacks the users or sudo (sandbox.sealed)")
 
     def _as_root(self, command: str, env: dict[str, str], what: str) -> None:
@@ -105,9 +106,11 @@ class DockerSandbox:
 
     def _check_staged(self, expected: Mapping[str, tuple[int, int]]) -> None:
         """The case's files are in the workspace, the policy and the answers are not."""
-        found = self._line.listing(self._workspace)
         policy = [*POLICY_FILES, "setup", *([".claude/settings.json"] if self._sealed else [])]
-        files = {name[6:]: info for name, info in expected.items() if name.startswith("files/")}
+        files: dict[str, tuple[int, int]] = {
+            name[6:]: info for name, info in expected.items() if name.startswith("files/")
+        }
+        found = self._line.listing(self._workspace, [*policy, *files])
         left = [name for name in policy if name in found and name not in files]
         if left:
             raise SandboxError(f"setup left the policy in the workspace: {', '.join(left)}")
@@ -165,14 +168,14 @@ class DockerSandbox:
         launch = self._plan.agent.launch(places)
         self._line.folder(AGENT_LOGS, self._user, 0o700)
         given = instruction.read_bytes() if launch.stdin is not None else b""
-        with File(part.folder / "stdout.txt") as out, File(part.folder / "agent.log") as err:
+        with _output(part.folder / "stdout.txt") as out, _output(part.folder / "agent.log") as err:
             ended = self._line.run(
                 launch.argv, out=out, err=err, user=self._user, cwd=self._workspace, timeout=seconds, given=given,
                 env=self._agent_env(part, launch), umask=0o002 if self._sealed else 0o022,
             )  # fmt: skip
-        with File(part.transcript) as sink:
+        with File(part.transcript, LOG_BYTES) as sink:
             self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
-        with File(self.log) as sink:
+        with File(self.log, LOG_BYTES) as sink:
             self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
         return ended
 
@@ -193,7 +196,7 @@ class DockerSandbox:
             "sh", f"{TESTS}/test.sh", "--transcript", f"{AGENT_LOGS}/transcript.jsonl",
             "--interceptions", f"{RUN}/interceptions.jsonl", "--run", f"{RUN}/run.json",
         )  # fmt: skip
-        with File(part.folder / "verifier.log") as shown:
+        with File(part.folder / "verifier.log", 2 * OUTPUT_BYTES) as shown:
             ended = self._line.run(argv, out=shown, err=shown, cwd=self._workspace, timeout=seconds)
         self._unpack(VERIFIER_LOGS, part.folder / "verifier", LOG_BYTES)
         return ended
@@ -265,7 +268,7 @@ class DockerSandbox:
 
     def _unpack(self, path: str, target: Path, limit: int) -> list[str]:
         with tempfile.TemporaryFile() as archive:
-            left_out = self._line.pack(path, archive.write, limit=limit)
+            left_out = self._line.pack(path, File(archive, limit + HEADERS_BYTES), limit=limit)
             archive.seek(0)
             return [*left_out, *unpack(archive, target)]
 
@@ -329,6 +332,10 @@ def _compare(
             raise SandboxError(f"{PurePosixPath(name)} {what}")
         if got[0] & mask != mode & mask or (stat.S_ISREG(mode) and got[1] != size):
             raise SandboxError(f"{PurePosixPath(name)} {what} as it was: mode {got[0] & 0o777:o}, {got[1]} bytes")
+
+
+def _output(path: Path) -> File:
+    return File(path, OUTPUT_BYTES)
 
 
 def _head(path: Path) -> bytes:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harbor_tasks.environments.base import SandboxError
 from harbor_tasks.environments.docker_files import Outgoing, unpack
-from harbor_tasks.environments.docker_line import Demultiplexer
+from harbor_tasks.environments.docker_line import Demultiplexer, File, LineClosedError
 from harbor_tasks.resources import resource
 
 
@@ -173,3 +174,17 @@ def test_the_conductor_does_nothing_but_as_the_first_process_of_a_container(pyth
         assert (done.stdout, done.stderr) == (
             "", "conductor: only the first process of a container may run this, as root\n",
         )  # fmt: skip
+
+
+def test_a_length_that_would_fill_the_memory_ends_the_line() -> None:
+    stream = Demultiplexer()
+    with pytest.raises(LineClosedError):
+        stream.feed(engine_piece(1, struct.pack(">cI", b"r", 1 << 31)))
+
+
+def test_more_than_was_asked_for_is_an_error_and_not_kept(tmp_path: Path) -> None:
+    with File(tmp_path / "log", 4) as sink:
+        sink(b"abcd")
+        with pytest.raises(SandboxError):
+            sink(b"e")
+    assert (tmp_path / "log").read_bytes() == b"abcd"
