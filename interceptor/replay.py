@@ -206,8 +206,12 @@ def call_hooks(settings: Any, event: str, payload: dict[str, Any], cwd: str, env
     inputs = [o.updated_input for o in said if o.updated_input is not None]
     outputs = [o.updated_output for o in said if o.updated_output is not None]
     return Outcome(
-        winner.decision, winner.reason, inputs[-1] if inputs and winner.decision != "deny" else None,
-        outputs[-1] if outputs else None, len(hooks), [note for o in said for note in o.notes],
+        winner.decision,
+        winner.reason,
+        inputs[-1] if inputs and winner.decision != "deny" else None,
+        outputs[-1] if outputs else None,
+        len(hooks),
+        [note for o in said for note in o.notes],
     )
 
 
@@ -690,6 +694,7 @@ def write_text(path: str, text: str) -> None:
 
 def walk(root: str) -> Iterator[str]:
     """The regular files below ``root``, sorted, at most WALKED; links are not followed."""
+
     def files() -> Iterator[str]:
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in (".git", "node_modules"))
@@ -742,8 +747,13 @@ class McpServer:
         own = {str(k): str(v) for k, v in (self.config.get("env") or {}).items()}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [self.config["command"], *map(str, self.config.get("args") or [])], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, cwd=self.cwd, env={**env, **own}, start_new_session=True,
+                [self.config["command"], *map(str, self.config.get("args") or [])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.cwd,
+                env={**env, **own},
+                start_new_session=True,
             )
         self.listener = threading.Thread(target=self._listen, daemon=True)
         self.listener.start()
@@ -893,8 +903,14 @@ class Session:
         """Play the entries; the exit code of the program."""
         self.read_settings()
         self.write(
-            type="system", subtype="init", cwd=self.workspace, model="replay", apiKeySource="none",
-            permissionMode=self.options.permission_mode, tools=sorted(SCHEMAS), claude_code_version="replay " + VERSION,
+            type="system",
+            subtype="init",
+            cwd=self.workspace,
+            model="replay",
+            apiKeySource="none",
+            permissionMode=self.options.permission_mode,
+            tools=sorted(SCHEMAS),
+            claude_code_version="replay " + VERSION,
             mcp_servers=[{"name": name, "status": "pending"} for name in self.servers],
         )
         ended = False
@@ -906,8 +922,13 @@ class Session:
                 ended = True
                 break
         self.write(
-            type="result", subtype="success", is_error=False, num_turns=self.turns, result=self.said,
-            duration_ms=int((time.monotonic() - self.started) * 1000), permission_denials=self.denials,
+            type="result",
+            subtype="success",
+            is_error=False,
+            num_turns=self.turns,
+            result=self.said,
+            duration_ms=int((time.monotonic() - self.started) * 1000),
+            permission_denials=self.denials,
             total_cost_usd=0.0,
             **({"stop_reason": "tool_deferred"} if ended else {}),
         )
@@ -945,7 +966,9 @@ class Session:
             return False
         block = {"type": "tool_result", "tool_use_id": use, "content": result.shown, "is_error": result.is_error}
         self.write(
-            type="user", message={"role": "user", "content": [block]}, parent_tool_use_id=parent,
+            type="user",
+            message={"role": "user", "content": [block]},
+            parent_tool_use_id=parent,
             tool_use_result=result.response,
         )
         print("%s: %s" % (tool, "refused" if refused else "failed" if result.is_error else "done"), flush=True)
