@@ -15,6 +15,8 @@ from typing import IO
 _MTIME = 946684800
 """2000-01-01: no file of a trial is older than its container."""
 _IN_MEMORY = 8 << 20
+_DEPTH = 100
+"""Folders in folders that are kept: deeper ones only keep programs here from removing them."""
 
 
 class Outgoing:
@@ -108,7 +110,7 @@ def unpack(archive: IO[bytes], target: Path) -> list[str]:
         with tarfile.open(fileobj=archive, mode="r:") as tar:
             for entry in tar:
                 name = PurePosixPath(entry.name)
-                plain = not name.is_absolute() and ".." not in name.parts and name.parts and name.parent in made
+                plain = ".." not in name.parts and 0 < len(name.parts) <= _DEPTH and name.parent in made
                 if not plain or not _unpacked(tar, entry, target / name):
                     left_out.append(entry.name)
                 elif entry.isdir():
