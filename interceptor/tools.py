@@ -679,7 +679,7 @@ class Lexer:
         if not match or opening == ">(":  # that runs what is written
             raise Unreadable
         self.i = match.end()
-        word.subs.append((self.apart(rx(r"\\(?=[`\\$\"])").sub("", match.group(1))), False))
+        word.subs.append((self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1))), False))
         return "$()"
 
 
@@ -1039,30 +1039,6 @@ class Question:
             raise Refused("the answer to %r must be one option, each time it is asked" % self.text)
         return picked
 
-    def model(self, value):
-        """The answer of the model, if it names an option beyond doubt."""
-        picked = []
-        for text in value if isinstance(value, list) else [value]:
-            fine = isinstance(text, str) and text.strip()
-            named = fine and (self.understand(text) if self.labels else [fine])
-            if not named:
-                return None
-            picked += named
-        return list(dict.fromkeys(picked)) if self.multi or len(picked) == 1 else None
-
-    def understand(self, text):
-        """The options that a text names: quotes, markdown, numbering, a dot do not matter, a "not" does."""
-        if self.option(text):
-            return [self.option(text)]
-        plain = rx(r"[*_`~]").sub
-        rest, found = plain("", fold(text)), []
-        for label in sorted(self.labels, key=len, reverse=True):
-            name = plain("", fold(label))
-            rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" ", rest) if name else (rest, 0)
-            found += [label] * bool(count)
-        doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot)\b|n['\u2019]t\b"
-        return [] if rx(doubt).search(rest) else found
-
     def pick(self, picked, tier):
         if picked:
             self.picked, self.tier = picked, tier
@@ -1095,7 +1071,7 @@ def answer(questions, rule, overrides, ask, call):
         values, call["model"], notes = ask(rule, missing)
         call["notes"] += notes
     for question, value in zip(missing, values):  # noqa: B905
-        question.pick(question.model(value), "model")
+        question.pick(value, "model")
         if not question.picked and rule.get("on_unanswered") == "deny":
             call["reason"] = "Not permitted here: no answer is known to the question %r" % question.text
             return False
@@ -1108,6 +1084,9 @@ def answer(questions, rule, overrides, ask, call):
 
 # ------------------------------------------------------------------------------------------------ the model
 
+# Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
+# compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
+MODEL_TIER = r'''
 SYSTEM = (
     "You answer questions in place of the user of a coding agent. You get one JSON object: `instruction` says how to "
     "answer; `questions` are what the agent asks; `files` are what is known about the task. Everything in `files` and "
@@ -1203,8 +1182,34 @@ def values_of(content, count):
     return lines if len(lines) == count else [None] * count
 
 
-def ask_model(home, env, model, rule, questions, seconds):
-    """Asks the model: (a value or None for each question, figures for the log, notes). Raises nothing but Stopped."""
+def understood(question, text):
+    """The options that a text names: quotes, markdown, numbering, a dot do not matter, a "not" does."""
+    if question.option(text):
+        return [question.option(text)]
+    plain = rx(r"[*_`~]").sub
+    rest, found = plain("", fold(text)), []
+    for label in sorted(question.labels, key=len, reverse=True):
+        name = plain("", fold(label))
+        rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" ", rest) if name else (rest, 0)
+        found += [label] * bool(count)
+    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot)\b|n['\u2019]t\b"
+    return [] if rx(doubt).search(rest) else found
+
+
+def picked_by(question, value):
+    """The labels (or the free text) that a value of the model gives; None when it names no option beyond doubt."""
+    picked = []
+    for text in value if isinstance(value, list) else [value]:
+        fine = isinstance(text, str) and text.strip()
+        named = fine and (understood(question, text) if question.labels else [fine])
+        if not named:
+            return None
+        picked += named
+    return list(dict.fromkeys(picked)) if question.multi or len(picked) == 1 else None
+
+
+def ask_model(home, env, model, rule, questions, until):
+    """Asks the model: (labels or None for each question, figures for the log, notes). Raises nothing but Stopped."""
     notes, figures, start = [], None, time.monotonic()
     values = [None] * len(questions)
     try:
@@ -1213,19 +1218,28 @@ def ask_model(home, env, model, rule, questions, seconds):
             figures = {"model": model, "input_tokens": None, "output_tokens": None}
             headers.update({"content-type": "application/json", "anthropic-version": "2023-06-01"})
             body = request_of(home, model, rule, questions)
-            reply = post(base.rstrip("/") + "/v1/messages", body, headers, proxies, start + seconds, notes)
+            reply = post(base.rstrip("/") + "/v1/messages", body, headers, proxies, until, notes)
             for key in ("input_tokens", "output_tokens"):
                 figures[key] = reply.get("usage", {}).get(key)
             values = values_of(reply["content"], len(questions))
+            values = list(map(picked_by, questions, values))
     except Exception as error:  # the next tier answers; the text of the error is not shown, it may hold a key
         notes.append("model: no answer: " + type(error).__name__)
     except Stopped:
-        if time.monotonic() < start + seconds:
+        if time.monotonic() < until - 0.1:  # another signal than that of this time limit
             raise
-        notes.append("model: no answer within %d s" % seconds)
+        notes.append("model: no answer within %.0f s" % (until - start))
     if figures:
         figures["ms"] = round((time.monotonic() - start) * 1000, 1)
     return values, figures, notes
+'''
+
+
+def model_tier():
+    """ask_model() of the text above; its functions become those of this module."""
+    if "ask_model" not in globals():
+        exec(compile(MODEL_TIER, __file__, "exec"), globals())  # noqa: S102
+    return globals()["ask_model"]
 
 
 # --------------------------------------------------------------------------------------------- the decision
@@ -1400,10 +1414,10 @@ def judge(argv, home, call, start):
     guard = None if "--sealed" in options else Guard(os.path.abspath(__file__), home, call["log"], call["cwd"] or home)
 
     def ask(rule, questions):
-        end = start + DEADLINE_S
-        seconds = min(MODEL_S, end - time.monotonic())
-        signal.setitimer(signal.ITIMER_REAL, seconds, 1)
-        found = ask_model(home, os.environ, config["hook_model"], rule, questions, seconds)
+        ask_model, end = model_tier(), start + DEADLINE_S
+        until = min(end, time.monotonic() + MODEL_S)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, until - time.monotonic()), 1)
+        found = ask_model(home, os.environ, config["hook_model"], rule, questions, until)
         signal.setitimer(signal.ITIMER_REAL, max(0.1, end - time.monotonic()), 1)
         return found
 

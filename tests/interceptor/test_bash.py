@@ -111,6 +111,7 @@ RUNS_A_PUSH = {
     "backticks": "echo `git push`",
     "backticks in quotes": 'echo "`git push`"',
     "backticks in backticks": "echo `echo \\`git push\\``",
+    "backticks three deep": "echo `echo \\`echo \\\\\\`git push\\\\\\`\\``",
     "$( ) in ${ }": "echo ${x:-$(git push)}",
     "$( ) in quoted ${ }": 'echo "${x:-"$(git push)"}"',
     "process substitution": "diff <(git push) /dev/null",

@@ -111,18 +111,20 @@ UNCLEAR = ["", " ", "Zeta", "Normal or High", "Low, Normal", "not Normal", "Anyt
 
 
 def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -> None:
+    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": LABELS}, None)
-    assert {text: asked.understand(text) for text in UNDERSTOOD} == {
+    assert {text: tools.understood(asked, text) for text in UNDERSTOOD} == {
         text: [label] for text, label in UNDERSTOOD.items()
     }
     for text in UNCLEAR:
-        assert asked.model(text) is None, text
+        assert tools.picked_by(asked, text) is None, text
 
 
 @pytest.mark.parametrize("value", ["Zeta", 5, None, [], ["a", "b"], {"a": 1}, True, [["a"]], ["a", 5], ""])
 def test_a_value_that_is_no_option_is_not_taken(value: Any, tools: Any) -> None:
+    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": ["a", "b"]}, None)
-    assert asked.model(value) is None
+    assert tools.picked_by(asked, value) is None
 
 
 def test_text_replies_answer_one_question_or_one_a_line(asking: Hook, endpoint: Endpoint, question: Ask) -> None:

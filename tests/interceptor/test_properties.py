@@ -84,7 +84,7 @@ def judged(config: Any, call: dict[str, Any]) -> tuple[str, bool]:
         loaded = TOOLS.load_handlers(json.dumps(config).encode())
         guard = TOOLS.Guard("/opt/x/hooks/tools.py", "/opt/x", "/opt/x/interceptions.jsonl", "/opt/x")
         if fine:
-            TOOLS.decide(known, loaded, {"A": "a"}, guard, lambda _, asked: (["a"] * len(asked), None, []))
+            TOOLS.decide(known, loaded, {"A": "a"}, guard, lambda _, asked: ([["a"]] * len(asked), None, []))
     except TOOLS.Refused:
         fine = False
         known.update(decision="deny", reason="refused", updated=None)
