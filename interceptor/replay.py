@@ -26,6 +26,7 @@ Standard library only, Python 3.8 or newer. ``call_hooks`` is also used by the p
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import itertools
 import json
@@ -281,7 +282,8 @@ def end_group(process: Any) -> None:
     except PermissionError:  # the prefix made it another user's: this user has to end it
         prefix = os.environ.get(PREFIX)
         if prefix:
-            subprocess.call([prefix, "kill -KILL -- -%d" % process.pid], stderr=subprocess.DEVNULL)
+            with contextlib.suppress(OSError):  # no process can be had: whoever ends the sandbox ends it
+                subprocess.call([prefix, "kill -KILL -- -%d" % process.pid], stderr=subprocess.DEVNULL)
     except OSError:
         pass
     try:
