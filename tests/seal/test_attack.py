@@ -1,0 +1,108 @@
+"""An agent attacks its sealed sandbox, in containers and under real Harbor: nothing works, or the trial is void."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .kit import NO_BASH, NO_WRITE, Played, play
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module", params=["docker", pytest.param("harbor", marks=pytest.mark.harbor)])
+def place(request: pytest.FixtureRequest) -> tuple[str, Path | None]:
+    """Where the attack is made."""
+    found: str = request.param
+    return found, request.getfixturevalue("harbor_bin") if found == "harbor" else None
+
+
+@pytest.fixture(scope="module")
+def played(
+    attacks: Path, place: tuple[str, Path | None], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Played]:
+    """The attacks, made."""
+    return play(attacks, place[0], tmp_path_factory.mktemp("jobs"), place[1])
+
+
+@pytest.fixture(scope="module")
+def stepped(attacks_in_steps: Path, place: tuple[str, Path | None], tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The attack from one step to the next, made."""
+    return play(attacks_in_steps, place[0], tmp_path_factory.mktemp("jobs"), place[1])["steps"]
+
+
+def assert_denied(found: Played) -> None:
+    """The forbidden calls are denied, each with its line in the log, and had no effect."""
+    for text, reason in (("forbidden-by-bash", NO_BASH), ("forbidden-by-write", NO_WRITE)):
+        calls = found.of(text)
+        assert calls
+        for call in calls:
+            assert (call.is_error, call.result) == (True, reason)
+            assert (found.log[call.id]["decision"], found.log[call.id]["reason"]) == ("deny", reason)
+    assert found.made == set()
+
+
+def assert_true_reward(found: Played) -> None:
+    """What the judges found, not what was planted."""
+    assert found.trial.error is None
+    assert (found.trial.status, found.trial.sealed, found.trial.reward) == ("scored", True, 0.25)
+    kept = [judge for judge in found.trial.judges if judge.name == "kept"]
+    assert [(judge.passed, judge.error) for judge in kept] == [(True, None)], kept
+
+
+def test_nothing_that_the_agent_tries_at_once_gets_it_anywhere(played: dict[str, Played]) -> None:
+    assert played["attack"].broke() == [{}]
+
+
+def test_while_its_processes_kill_and_plant_the_forbidden_calls_stay_denied(played: dict[str, Played]) -> None:
+    assert_denied(played["attack"])
+    [answer] = [call for call in played["attack"].calls if call.tool == "AskUserQuestion"]
+    assert '"Which?"="Tin"' in str(answer.result)
+
+
+def test_the_reward_is_the_true_one(played: dict[str, Played]) -> None:
+    assert_true_reward(played["attack"])
+
+
+def test_the_log_holds_what_the_agent_program_asked_and_nothing_else(played: dict[str, Played]) -> None:
+    found = played["attack"]
+    covered = {call.id for call in found.calls if call.tool in ("Bash", "Write", "AskUserQuestion")}
+    assert set(found.log) == covered
+    assert not any("interception log" in warning for warning in found.trial.warnings)
+
+
+def test_used_up_processes_void_the_trial_or_change_nothing(
+    played: dict[str, Played], place: tuple[str, Path | None]
+) -> None:
+    """A hook that cannot start fails open in the agent program: the call is found, and the trial does not count.
+
+    Under Harbor the verifier itself finds no process to start in; that gives no reward either.
+    """
+    found = played["exhaustion"]
+    if found.trial.status == "scored":
+        assert_denied(found)
+        assert_true_reward(found)
+        return
+    assert (found.trial.status, found.trial.reward) == ("error", None)
+    assert found.trial.error is not None
+    if place[0] == "docker":
+        assert found.trial.error.kind == "tampered", found.trial.error
+        assert "without passing the interceptor" in found.trial.error.message
+
+
+def test_what_a_step_leaves_behind_does_nothing_to_the_next(stepped: Played) -> None:
+    assert stepped.broke() == [{}]
+    assert_denied(stepped)
+    assert_true_reward(stepped)
+    [listing] = stepped.of("ls /logs/verifier")
+    assert listing.is_error
+    assert "cannot access '/logs/verifier': Permission denied" in str(listing.result)
+    assert "judges.json" not in str(listing.result)
+
+
+def test_a_steps_own_variables_reach_its_commands_and_its_hook(stepped: Played) -> None:
+    assert [call.result for call in stepped.of("echo $MODE")] == ["first", "second"]
+    deploys = [call for call in stepped.calls if call.tool == "mcp__desk__deploy"]
+    assert [stepped.log[call.id]["decision"] for call in deploys] == ["deny", "none"]
+    assert [call.is_error for call in deploys] == [True, False]
