@@ -85,8 +85,6 @@ def of_job(job: str) -> list[str]:
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
 
 
-# The SDK forgets the sockets of connections that it cannot make.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_engine_that_vanishes_makes_environment_errors_and_clean_removes_the_rest(plain: Any, road: Road) -> None:
     for name in ("a", "b"):
         plain.case(name, solve="touch /tmp/started; sleep 300")

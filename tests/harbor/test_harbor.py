@@ -36,7 +36,7 @@ hooks = json.load(open('.claude/settings.json'))['hooks']['PreToolUse']
 print(hooks[0]['hooks'][0]['command'])")
 echo "--- files"; find . -type f | sort
 echo "--- canaries"; grep -rl {CANARY} . /tests /solution 2>/dev/null
-echo "--- policy"; ls -a /tests /solution 2>/dev/null; find . -path ./hooks -o -path ./setup
+echo "--- policy"; ls -A /tests 2>/dev/null; ls -A /solution 2>/dev/null; find . -path ./hooks -o -path ./setup
 echo "--- environment"; env; hostname
 echo "--- command"; printf '%s\\n' "$command"
 echo "--- call"
