@@ -150,7 +150,7 @@ def program(box: Box) -> Iterator[Callable[[str, str], None]]:
 
 HARBORS = "claude --verbose --output-format=stream-json --permission-mode=bypassPermissions --print"
 ANSWERED = "[--permission-prompt-tool][stdio]"
-SOURCES = "[--setting-sources][user]"
+SOURCES = "[--setting-sources][]"
 
 
 @pytest.mark.parametrize(
