@@ -24,7 +24,8 @@ REGISTRIES = [
         ("quay", "io"), ("gcr", "io"), ("index", "docker", "io"), ("registry-1", "docker", "io"), ("nodesource", "com"),
     ]
 ]  # fmt: skip
-MACHINE_PATHS = re.compile("|".join(rf"(?<![\w.-])/{top}/" for top in ("root", "work", "home/\\w+")))
+# The sandbox has users of its own, with homes.
+MACHINE_PATHS = re.compile("|".join(rf"(?<![\w.-])/{top}/" for top in ("root", "work", r"home/(?!(?:agent|worker)\b)\w+")))
 
 # The README's commands that other tests run, and where.
 ELSEWHERE = {
