@@ -25,7 +25,9 @@ REGISTRIES = [
     ]
 ]  # fmt: skip
 # The sandbox has users of its own, with homes.
-MACHINE_PATHS = re.compile("|".join(rf"(?<![\w.-])/{top}/" for top in ("root", "work", r"home/(?!(?:agent|worker)\b)\w+")))
+MACHINE_PATHS = re.compile(
+    "|".join(rf"(?<![\w.-])/{top}/" for top in ("root", "work", r"home/(?!(?:agent|worker)\b)\w+"))
+)
 
 # The README's commands that other tests run, and where.
 ELSEWHERE = {
