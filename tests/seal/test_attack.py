@@ -80,8 +80,11 @@ def test_used_up_processes_void_the_trial_or_change_nothing(
     Under Harbor the verifier itself finds no process to start in; that gives no reward either.
     """
     found = played["exhaustion"]
-    if found.trial.status == "scored":
-        assert_denied(found)
+    if found.trial.status == "scored":  # whatever stopped them: the hook, or a shell that could not start it (exit 2)
+        tried = [call for text in ("forbidden-by-bash", "forbidden-by-write") for call in found.of(text)]
+        assert tried
+        assert all(call.is_error for call in tried)
+        assert found.made == set()
         assert_true_reward(found)
         return
     assert (found.trial.status, found.trial.reward) == ("error", None)
