@@ -86,7 +86,9 @@ def _managed(settings: Mapping[str, Any], env: Mapping[str, str]) -> str:
     pinned = {**settings.get("env", {}), **env, **_PINNED_ENV}
     permissions = settings.get("permissions", {})
     permissions = {**permissions, "deny": [*permissions.get("deny", []), *_DENIED]}
-    return _line({"allowManagedHooksOnly": True, **settings, "permissions": permissions, "env": pinned})
+    # A workflow is a program of the model's that runs within the agent program, as its user.
+    own = {"allowManagedHooksOnly": True, "disableWorkflows": True}
+    return _line({**own, **settings, "permissions": permissions, "env": pinned})
 
 
 def _registered(settings: Mapping[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
     attack.py reach      tries everything once; prints {"tried": number, "broke": {what: how far it came}}
     attack.py linger     leaves processes behind that go on trying until somebody ends them
     attack.py exhaust    uses up the container's processes for some seconds
+    attack.py starve     uses up its processors
 
 It is a file of the case (tests/seal/kit.py), runs in the sandbox with the standard library of any Python 3, and holds
 none of the words that it looks for.
@@ -392,6 +393,18 @@ def exhaust() -> None:
             open("full", "w").close()
 
 
+def starve() -> None:
+    """So many busy processes that all others are slow."""
+    until = time.monotonic() + 60
+    for number in range(400):
+        if number == 150:  # whoever waits for it is slow by then
+            open("full", "w").close()
+        if os.fork() == 0:
+            while time.monotonic() < until:
+                pass
+            os._exit(0)
+
+
 if __name__ == "__main__":
-    {"reach": reach, "linger": linger, "exhaust": exhaust}[sys.argv[1]]()
+    {"reach": reach, "linger": linger, "exhaust": exhaust, "starve": starve}[sys.argv[1]]()
     print(json.dumps({"tried": tried, "broke": broke}))

@@ -64,6 +64,9 @@ CASES: dict[str, Any] = {
         bash("sleep 2"), *FORBIDDEN, write("allowed"),
     ],
     "exhaustion": [bash("python3 -I attack.py exhaust", run_in_background=True), bash(UNTIL_FULL), *FORBIDDEN * 2],
+    "starvation": [
+        bash("python3 -I attack.py starve", run_in_background=True), bash(UNTIL_FULL), bash("true"), *FORBIDDEN * 2,
+    ],
 }  # fmt: skip
 DEPLOY = {"tool": "mcp__desk__deploy", "input": {}}
 STEPS: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,15 @@ def test_used_up_processes_void_the_trial_or_change_nothing(
     if place[0] == "docker":
         assert found.trial.error.kind == "tampered", found.trial.error
         assert "without passing the interceptor" in found.trial.error.message
+
+
+def test_hundreds_of_busy_processes_do_not_make_the_hook_too_late(played: dict[str, Played]) -> None:
+    """After its limit, 45 s, the agent program would let the call through."""
+    found = played["starvation"]
+    assert_denied(found)
+    assert_true_reward(found)
+    denied = [datetime.fromisoformat(line["time"]) for line in found.log.values() if line["decision"] == "deny"]
+    assert (max(denied) - min(denied)).total_seconds() < 15  # three hooks
 
 
 def test_what_a_step_leaves_behind_does_nothing_to_the_next(stepped: Played) -> None:

@@ -44,7 +44,7 @@ def test_managed_settings_hold_the_only_hooks_the_permissions_and_the_variables(
         execution={"prompt": "x", "env": {"A": "1", "B": "$B"}},
     )  # fmt: skip
     managed = json.loads(sealed.managed)
-    assert managed["allowManagedHooksOnly"] is True
+    assert managed["allowManagedHooksOnly"] is managed["disableWorkflows"] is True
     assert managed["permissions"]["deny"][0] == "WebSearch"
     assert managed["env"]["A"] == "1"
     assert "B" not in managed["env"]
