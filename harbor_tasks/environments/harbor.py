@@ -44,7 +44,7 @@ from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_process import HarborRun, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
 from harbor_tasks.environments.trial import Sandbox, TrialRun
-from harbor_tasks.environments.variables import require_variables
+from harbor_tasks.environments.variables import fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.images import ensure_image
 from harbor_tasks.resources import resource
@@ -179,7 +179,9 @@ class HarborEnvironment:
                 finished(plan, self._collected(found, plan, stop))
 
         try:
-            run.write(plans, self._config(parallel), self._overlay(job, folder, plans[0].task))
+            variables = _variables(plans[0].task)
+            overlay = self._overlay(job, folder, variables)
+            run.write(plans, self._config(parallel, self._with_dollar(variables) if overlay else {}), overlay)
             run.start()
             code = run.watch(
                 stop, lambda trial: started(by_id[trial]) if trial in by_id else None, collected, self._sweep
@@ -220,21 +222,25 @@ class HarborEnvironment:
         blank = new_trial(plan.expected, plan.agent.name, self.name, sealed=False)
         return blank.model_copy(update={"status": "vanished", "warnings": (why,), "finished": now()})
 
-    def _config(self, parallel: int) -> dict[str, Any]:
+    def _config(self, parallel: int, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Harbor's job, but for its tasks and places."""
+        agent = {**self._agent, "env": dict(variables)} if variables else self._agent
         return {
-            "n_attempts": 1, "n_concurrent_trials": parallel, "quiet": True, "agents": [self._agent],
+            "n_attempts": 1, "n_concurrent_trials": parallel, "quiet": True, "agents": [agent],
             "artifacts": [self._manifest.sandbox.workdir],
         }  # fmt: skip
 
-    def _overlay(self, job: Job, folder: Path, task: Path) -> dict[str, Any] | None:
-        if self._engine is None:
+    def _overlay(self, job: Job, folder: Path, variables: Mapping[str, str]) -> dict[str, Any] | None:
+        if self._engine is None or _COMPOSES_OWN & set(variables):
             return None
-        toml = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))
-        variables = list(toml["environment"].get("env", {}))
-        if _COMPOSES_OWN & set(variables):
-            return None
-        return compose_overlay(job_labels(job.id, folder), variables, CAPABILITIES if self.sealed else None)
+        return compose_overlay(job_labels(job.id, folder), tuple(variables), CAPABILITIES if self.sealed else None)
+
+    def _with_dollar(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Those whose value has a dollar sign: compose would read it as a reference, so the agent is told them itself.
+
+        Only those, since Harbor blacks out what it takes for a secret of the agent's in all that it collects.
+        """
+        return {name: text for name, text in variables.items() if "$" in fill_in(text, self._caller)}
 
     def _environ(self) -> dict[str, str]:
         if self._engine is None:
@@ -254,6 +260,13 @@ def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
+
+
+def _variables(task: Path) -> dict[str, str]:
+    """The variables of a task's container, as task.toml has them: literals, or references to the caller's."""
+    toml = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))
+    found: dict[str, str] = toml["environment"].get("env", {})
+    return found
 
 
 def _check_compose(env: Mapping[str, str]) -> None:

@@ -72,16 +72,8 @@ def test_a_probes_variables_stand_in_place_of_the_settings(tmp_path: Path) -> No
 
 def test_without_settings_nothing_is_registered(tmp_path: Path) -> None:
     (tmp_path / "probes.json").write_text(json.dumps([{"id": "a", "tool": "Bash", "input": {}}]))
-    argv: list[str | Path] = [
-        "python3",
-        "-I",
-        "-S",
-        PROBER,
-        "--settings",
-        tmp_path / "none.json",
-        "--workspace",
-        tmp_path,
-    ]
+    argv: list[str | Path] = ["python3", "-I", "-S", PROBER, "--settings", tmp_path / "none.json"]
+    argv += ["--workspace", tmp_path]
     subprocess.run([*argv, "--probes", tmp_path / "probes.json", "--out", tmp_path / "out.jsonl"], check=True)
     assert json.loads((tmp_path / "out.jsonl").read_text())["got"] == "none"
 

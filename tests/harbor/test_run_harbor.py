@@ -217,6 +217,20 @@ def test_a_job_that_one_task_aborts_gives_each_trial_its_own_end_and_leaves_no_c
     assert left_behind(ran.folder) == []
 
 
+def test_each_attempt_is_a_trial_and_the_callers_variables_reach_it_but_no_file(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make_desk()
+    desk.spec["execution"]["env"] = {"DESK_TOKEN": "$HP_TEST_TOKEN", "DESK": "${HP_TEST_NOBODY:-a $desk}"}
+    desk.case("one", solve='test "$DESK_TOKEN $DESK" = "hush-4711 a \\$desk" && echo yes > done.txt\n')
+    desk.build()
+    monkeypatch.setenv("HP_TEST_TOKEN", "hush-4711")
+    ran = desk.run(attempts=2)
+    assert [(trial.attempt, trial.reward) for trial in read_trials(ran.folder)] == [(1, 1.0), (2, 1.0)]
+    told = [path for path in ran.folder.rglob("*") if path.is_file() and b"hush-4711" in path.read_bytes()]
+    assert told == []
+
+
 # ---- evidence ----
 
 
