@@ -29,6 +29,8 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = "/opt/harbor-pack-agent"
 GIVEN = PROGRAMS + "/given"  # what the program works from; for the agent's user only, as far as that is known
 HOME = "/opt/harbor-pack"
+LOG = "/var/log/harbor-pack/interceptions.jsonl"
+UNTESTED = 97  # the self-test failed; in a sealed sandbox `setup` has made it
 MODEL = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 PLACE = """
 chown -R 0:0 {programs} && chmod 0755 {programs} && chmod 0644 {programs}/*.py || exit 1
@@ -44,7 +46,12 @@ if [ -e {home}/sealed ]; then
     export CLAUDE_CODE_SHELL_PREFIX=/usr/local/lib/harbor-pack/prefix
     unset HARBOR_PACK_MODEL_BASE_URL HARBOR_PACK_MODEL_KEY
 else
-    settings=$PWD/.claude/settings.json python=python3
+    settings=$PWD/.claude/settings.json python=python3 log={log}
+    if [ ! -e "$log" ]; then
+        "$python" -I -S {programs}/prober.py --self-test --settings "$settings" --workspace "$PWD" \\
+            2>"$logs/stderr.txt" || {{ tail -n 3 "$logs/stderr.txt"; exit {untested}; }}
+        rm -f "$log"
+    fi
 fi
 "$python" -I -S {arguments} --settings "$settings" --workspace "$PWD" >"$logs/stdout.txt" 2>"$logs/stderr.txt"
 code=$?
@@ -86,8 +93,13 @@ class SandboxAgent(BaseAgent):
         sealed = "sealed" in (placed.stdout or "")
         model = {} if sealed else {name: os.environ[name] for name in self.given if name in os.environ}
         words = " ".join(map(shlex.quote, arguments))
-        run = RUN.format(home=HOME, arguments=words, logs=shlex.quote(str(self.environment_logs_dir)))
+        run = RUN.format(
+            home=HOME, programs=PROGRAMS, log=LOG, untested=UNTESTED, arguments=words,
+            logs=shlex.quote(str(self.environment_logs_dir)),
+        )  # fmt: skip
         done = await environment.exec(run, env=model)
+        if done.return_code == UNTESTED:
+            raise RuntimeError("the policy does not work in this sandbox: %s" % said(done))
         if done.return_code:
             raise NonZeroAgentExitCodeError("exit code %d: %s" % (done.return_code, said(done)))
 
@@ -110,7 +122,7 @@ class ReplayAgent(SandboxAgent):
     Options, which are the eval's: ``permission_mode``; ``plugins``, folders of the layer, separated by commas.
     """
 
-    programs = ("replay.py",)
+    programs = ("replay.py", "prober.py")
     given = MODEL
 
     def __init__(self, *args: Any, permission_mode: str = "bypassPermissions", plugins: str = "", **more: Any) -> None:

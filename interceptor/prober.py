@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Forces probes through the registered hooks: each call with the decision that it gets, where the policy really lies.
 
-    prober.py --probes probes.json --settings FILE --workspace DIR --out outcomes.jsonl
+    prober.py --settings FILE --workspace DIR --probes probes.json --out outcomes.jsonl
+    prober.py --settings FILE --workspace DIR --self-test
 
 ``probes.json`` is a list of ``{"id", "tool", "input", "env"}``. Each becomes a line of the outcomes: ``{"id", "got",
 "reason", "updated_input", "notes"}``, where ``got`` is deny, allow, none, answer or rewrite. No tool runs; matchers,
 hooks and deny rules are those of the settings, asked as the agent program asks them (``replay.py``, beside this file).
+The self-test asks each registered command about a tool that no agent has, and ends with 1 when one does not work.
 Standard library only, Python 3.8 or newer; the package runs ``force`` itself for the environment on this machine.
 """
 
@@ -66,19 +68,43 @@ def decided(tool: str, given: Any, outcome: Any, rules: Any, workspace: str) -> 
     return "none", outcome.reason if outcome.fired else "no hook covers the tool"
 
 
+def self_test(replay: Any, settings: Any, workspace: str, env: dict[str, str]) -> list[str]:
+    """What is wrong with each registered command; nothing when all decide."""
+    groups = replay.hooks_of(settings).get("PreToolUse", [])
+    if settings.get("hooks") and not groups:
+        return ["the agent program would drop all hooks of the settings: a value in them is invalid"]
+    commands = dict.fromkeys(hook["command"] for group in groups for hook in group["hooks"] if "command" in hook)
+    wrong = []
+    for command in commands:
+        alone = dict(settings, hooks={"PreToolUse": [{"hooks": [{"type": "command", "command": command}]}]})
+        call = {"id": "toolu_SelfTest", "tool": "SelfTest", "input": {}}
+        outcome = force(replay, call, alone, workspace, env)
+        if outcome["notes"] or outcome["reason"].startswith("PreToolUse:"):
+            wrong.append("the hook does not work: %s" % "; ".join([*outcome["notes"], outcome["reason"]]))
+    return wrong
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="prober.py", description="forces probes through the registered hooks")
-    for name in ("probes", "settings", "workspace", "out"):
+    for name in ("settings", "workspace"):
         parser.add_argument("--" + name, required=True)
+    for name in ("probes", "out"):
+        parser.add_argument("--" + name)
+    parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args(arguments)
     replay = load_replay()
     settings = {}
     if os.path.exists(options.settings):
         settings = replay.load_json(options.settings, "--settings")
-    workspace = os.path.realpath(options.workspace)
+    workspace, env = os.path.realpath(options.workspace), dict(os.environ)
+    if options.self_test:
+        wrong = self_test(replay, settings, workspace, env)
+        for line in wrong:
+            print(line, file=sys.stderr)
+        return 1 if wrong else 0
     with open(options.out, "w", encoding="utf-8") as out:
         for probe in replay.load_json(options.probes, "--probes"):
-            out.write(replay.dumps(force(replay, probe, settings, workspace, dict(os.environ))) + "\n")
+            out.write(replay.dumps(force(replay, probe, settings, workspace, env)) + "\n")
             out.flush()
     return 0
 

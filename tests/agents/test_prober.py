@@ -78,6 +78,24 @@ def test_without_settings_nothing_is_registered(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.jsonl").read_text())["got"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("cat >/dev/null", ""),
+        ("exit 1", "hook printed no JSON"),
+        ("echo broken >&2; exit 2", "broken"),
+        ("nothing-like-it", "hook printed no JSON"),
+    ],
+)
+def test_the_self_test_tells_a_hook_that_works_from_one_that_does_not(tmp_path: Path, command: str, says: str) -> None:
+    hooks = [{"matcher": "Bash", "hooks": [{"type": "command", "command": command}]}]
+    (tmp_path / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": hooks}}))
+    argv: list[str | Path] = ["python3", "-I", "-S", PROBER, "--settings", tmp_path / "settings.json"]
+    done = subprocess.run([*argv, "--workspace", tmp_path, "--self-test"], capture_output=True, text=True, check=False)
+    assert done.returncode == bool(says)
+    assert says in done.stderr
+
+
 @pytest.mark.pythons
 def test_it_runs_on_every_python(tmp_path: Path, pythons: tuple[Path, ...]) -> None:
     for python in pythons:

@@ -234,14 +234,17 @@ def test_each_attempt_is_a_trial_and_the_callers_variables_reach_it_but_no_file(
 # ---- evidence ----
 
 
-def test_a_covered_call_without_its_line_in_the_log_voids_the_trial(make_desk: MakeDesk, base_image: str) -> None:
+def test_an_unsealed_trial_is_void_without_its_log_and_an_error_without_a_working_hook(
+    make_desk: MakeDesk, base_image: str
+) -> None:
     desk = make_desk()
     desk.spec["sandbox"] = {"image": base_image, "sealed": False}
     desk.handlers({"match": "commands with a b", "patterns": ["Bash"], "input_filters": ["b"], "on_pass": "none"})
     hide = {"tool": "Bash", "input": {"command": "find /var/log -name 'inter*' -delete"}}
     desk.case("hides", replay=[{"tool": "Bash", "input": {"command": "echo yes > done.txt"}}, hide])
     desk.case("plain", replay=[{"tool": "Bash", "input": {"command": "echo yes > done.txt"}}])
-    desk.build()
+    desk.case("broken", replay=[{"tool": "Bash", "input": {"command": "echo yes > done.txt"}}])
+    (desk.build() / "broken" / "environment" / "hooks" / "tools.py").write_text("import nothing_like_it\n")
     ran = desk.run("replay")
     assert (ran.trials["plain"].status, ran.trials["plain"].reward) == ("scored", 1.0)
     assert not ran.trials["plain"].sealed
@@ -249,6 +252,9 @@ def test_a_covered_call_without_its_line_in_the_log_voids_the_trial(make_desk: M
     assert kind == "tampered"
     assert "without passing the interceptor" in message
     assert ran.trials["hides"].reward is None
+    kind, message = error_of(ran, "broken")
+    assert kind == "environment"
+    assert "the policy does not work in this sandbox" in message
 
 
 # ---- before a job ----
