@@ -128,7 +128,10 @@ def environ(caller: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str
 
 
 def dry_run(harbor: Harbor, config: Path, options: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """What Harbor finds wrong with the job (its options, the agent, each task) without running it; None if nothing."""
+    """What Harbor finds wrong with the job (its options, a task) without running it; None if nothing.
+
+    MachineError when it is this machine that lacks something.
+    """
     command: list[str | Path] = [harbor.path, "run", "--config", config, "--dry-run", "--yes", *options]
     try:
         done = subprocess.run(
@@ -137,7 +140,15 @@ def dry_run(harbor: Harbor, config: Path, options: Sequence[str], env: Mapping[s
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"{harbor.path} run --dry-run does not work: {error}") from None
-    return None if done.returncode == 0 else last_lines(f"{done.stderr}\n{done.stdout}")
+    if done.returncode == 0:
+        return None
+    failed = done.stdout.rpartition("Dry run failed:")
+    if failed[1]:
+        return last_lines(failed[2])
+    complaint = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("Skipped:"))
+    if not complaint.strip() or "Usage:" in complaint:
+        return last_lines(complaint or done.stdout)
+    raise MachineError(f"harbor run --dry-run: {last_lines(complaint, 1)}")
 
 
 def last_lines(text: str, count: int = 3) -> str:

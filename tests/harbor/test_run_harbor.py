@@ -277,6 +277,13 @@ def test_what_harbor_itself_refuses_of_its_options_is_said_before_there_is_a_job
         three.run(harbor_options=("-e", "moonbase"))
     with pytest.raises(AuthorError, match="No such option"):
         three.run(harbor_options=("--fly",))
+    with pytest.raises(AuthorError, match="Unknown option 'wings'"):
+        three.run(harbor_options=("--ek", "wings=2"))
+
+
+def test_what_this_machine_lacks_for_harbor_is_no_fault_of_the_author(three: Desk) -> None:
+    with pytest.raises(MachineError, match=r"harbor run --dry-run: Apple Container requires"):
+        three.run(harbor_options=("-e", "apple-container"))
 
 
 @pytest.mark.parametrize(
