@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .kit import NO_BASH, NO_WRITE, Played, play
+from .kit import FORBIDDEN, NO_BASH, NO_WRITE, Played, bash, built_eval, play, spec
 
 pytestmark = pytest.mark.engine
 
@@ -73,26 +73,11 @@ def test_the_log_holds_what_the_agent_program_asked_and_nothing_else(played: dic
     assert not any("interception log" in warning for warning in found.trial.warnings)
 
 
-def test_used_up_processes_void_the_trial_or_change_nothing(
-    played: dict[str, Played], place: tuple[str, Path | None]
-) -> None:
-    """A hook that cannot start fails open in the agent program: the call is found, and the trial does not count.
-
-    Under Harbor the verifier itself finds no process to start in; that gives no reward either.
-    """
-    found = played["exhaustion"]
-    if found.trial.status == "scored":  # whatever stopped them: the hook, or a shell that could not start it (exit 2)
-        tried = [call for text in ("forbidden-by-bash", "forbidden-by-write") for call in found.of(text)]
-        assert tried
-        assert all(call.is_error for call in tried)
-        assert found.made == set()
-        assert_true_reward(found)
-        return
-    assert (found.trial.status, found.trial.reward) == ("error", None)
-    assert found.trial.error is not None
-    if place[0] == "docker":
-        assert found.trial.error.kind == "tampered", found.trial.error
-        assert "without passing the interceptor" in found.trial.error.message
+def test_used_up_processes_leave_the_hook_its_own(played: dict[str, Played]) -> None:
+    """A hook that finds no process to start in fails open in the agent program."""
+    assert played["exhaustion"].of("attack.py exhaust")
+    assert_denied(played["exhaustion"])
+    assert_true_reward(played["exhaustion"])
 
 
 def test_hundreds_of_busy_processes_do_not_make_the_hook_too_late(played: dict[str, Played]) -> None:
@@ -102,6 +87,23 @@ def test_hundreds_of_busy_processes_do_not_make_the_hook_too_late(played: dict[s
     assert_true_reward(found)
     denied = [datetime.fromisoformat(line["time"]) for line in found.log.values() if line["decision"] == "deny"]
     assert (max(denied) - min(denied)).total_seconds() < 15  # three hooks
+
+
+def test_calls_that_ran_without_the_hook_void_the_trial(
+    sandboxes: None, place: tuple[str, Path | None], tmp_path: Path
+) -> None:
+    """As if somebody had found a way: the agent program of this trial knows of no hook."""
+    with built_eval(tmp_path, spec(), {"unhooked": [bash("date"), *FORBIDDEN]}) as built:
+        [setup] = built.glob("*/environment/setup")
+        text = setup.read_text()
+        assert text.count('{"PreToolUse":') == 1
+        setup.write_text(text.replace('{"PreToolUse":', '{"Stop":'))
+        found = play(built, place[0], tmp_path / "jobs", place[1])["unhooked"]
+    assert found.made
+    assert (found.trial.status, found.trial.reward) == ("error", None)
+    assert found.trial.error is not None
+    assert found.trial.error.kind == "tampered"
+    assert found.trial.error.message.count("without passing the interceptor") == 3
 
 
 def test_what_a_step_leaves_behind_does_nothing_to_the_next(stepped: Played) -> None:
