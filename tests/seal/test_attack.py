@@ -106,6 +106,21 @@ def test_calls_that_ran_without_the_hook_void_the_trial(
     assert found.trial.error.message.count("without passing the interceptor") == 3
 
 
+@pytest.mark.parametrize("broken", ["hooks/tools.py", "tool_handlers.yaml"])
+def test_a_sandbox_whose_hook_cannot_decide_is_an_environment_error_and_no_score(
+    sandboxes: None, place: tuple[str, Path | None], broken: str, tmp_path: Path
+) -> None:
+    with built_eval(tmp_path, spec(), {"broken": [bash("date")]}) as built:
+        [file] = built.glob(f"*/environment/{broken}")
+        file.write_text("raise SystemExit(1)\n")
+        found = play(built, place[0], tmp_path / "jobs", place[1])["broken"]
+    assert (found.trial.status, found.trial.reward) == ("error", None)
+    assert found.trial.error is not None
+    assert found.trial.error.kind == "environment"
+    assert "setup: the hook" in found.trial.error.message
+    assert found.calls == []
+
+
 def test_what_a_step_leaves_behind_does_nothing_to_the_next(stepped: Played) -> None:
     assert stepped.broke() == [{}]
     assert_denied(stepped)
