@@ -215,7 +215,7 @@ def test_no_agent_starts_before_the_sandbox_was_set_up(
 
 def test_the_prefix_runs_the_registered_hook_as_it_is_and_all_else_as_worker(box: Box) -> None:
     hook = 'id -un; echo "$0 it\'s" || { echo "no" >&2; exit 2; }'
-    box.says("printf '%s\\n' \"$1\" >/etc/harbor-pack/registered", hook)
+    box.says("printf '%s\\n' \"$1\" >/etc/harbor-pack/registered; echo 2000 >/etc/harbor-pack/processes", hook)
     box.says(
         "echo 'agent ALL=(worker) NOPASSWD: ALL' >/etc/sudoers.d/harbor-pack; chmod 440 /etc/sudoers.d/harbor-pack"
     )
@@ -224,16 +224,16 @@ def test_the_prefix_runs_the_registered_hook_as_it_is_and_all_else_as_worker(box
         assert box.says(prefix, hook, user="agent").splitlines() == ["agent", "/bin/sh it's"]
         for other in (hook + " ", hook.replace("no", "on")):
             assert box.says(prefix, other, user="agent").splitlines()[0] == "worker"
-        told = "id -un; umask; echo \"$HOME ${KEY-none} $PATH\"; cd /tmp && pwd; cat <<'X'\n$doc\nX\nexit 3"
+        told = "id -un; ulimit -u; umask; echo \"$HOME ${KEY-none} $PATH\"; cd /tmp && pwd; cat <<'X'\n$doc\nX\nexit 3"
         code, output = box.sh(f"KEY=secret {prefix}", told, user="agent")
         assert (code, output.splitlines()) == (
             3,
-            ["worker", "0002", f"/home/worker none {box.says('echo $PATH')}", "/tmp", "$doc"],
+            ["worker", "2000", "0002", f"/home/worker none {box.says('echo $PATH')}", "/tmp", "$doc"],
         )
         box.says("rm /etc/harbor-pack/registered")
         assert "worker" in box.says(prefix, hook, user="agent")
     finally:
-        box.says("rm -f /etc/harbor-pack/registered /etc/sudoers.d/harbor-pack")
+        box.says("rm -f /etc/harbor-pack/registered /etc/harbor-pack/processes /etc/sudoers.d/harbor-pack")
 
 
 @pytest.mark.parametrize(
