@@ -347,11 +347,21 @@ def compare(a, b):
 
 
 def equal(value, wanted):
-    """True or False; None when the two cannot be compared: a text that is no number with a number, true with 1."""
+    """True or False; None where it depends: "1.10" and "1.1", a text with digits and a number, true and 1, null."""
+    if type(value) is type(wanted) and isinstance(value, (dict, list)):
+        keys = range(len(value)) if isinstance(value, list) else value
+        if len(value) != len(wanted) or not (isinstance(value, list) or set(value) == set(wanted)):
+            return False
+        parts = [equal(value[key], wanted[key]) for key in keys]
+        return False if False in parts else None if None in parts else True
     if type(value) is type(wanted) and not isinstance(value, float):
-        return dumps(value) == dumps(wanted)
+        return True if value == wanted else None if compare(value, wanted) == 0 else False
     order = compare(value, wanted)
-    return None if order is None else order == 0
+    if order is not None:
+        return order == 0
+    text, other = (value, wanted) if isinstance(value, str) else (wanted, value)
+    plain = isinstance(text, str) and number(other) and True not in map(str.isnumeric, text)
+    return False if plain else None  # "EUR" is not 5; "$5" may be
 
 
 def holds(op, value, wanted):
@@ -389,35 +399,52 @@ def failed_input_check(checks, tool_input):
 def hosts(value, always=False):
     """[(host, port)] that a value leads to; [] when it is nothing like a host, unless `always`; "" for what is no name.
 
-    Like a host: a scheme, host:port, dotted labels, localhost, an IP.
+    Like a host: a scheme, host:port, host:path, dotted labels, localhost, an IP. In a list with commas, each part is
+    one as soon as one of them is; of `host=a dbname=b` and `Server=a;Database=b`, what the key says to be one, too.
     """
-    found = []
-    for part in value.lower().replace(",", " ").split() or [""]:
-        url = rx(r"(?:[a-z][\w+.-]*:(?!\d+(?:[/?#]|$)|$))+/*|//", ASCII).match(part)
-        name = r"(?:[^/?#\\]*@)?(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*))?(?:[/?#].*)?$"
-        match = rx(name, ASCII).match(part, url.end() if url else 0)
-        host, port = (match.group(1).strip("[]"), match.group(2) or "") if match else ("", "")
-        like = match and ("." in host.strip(".") or ":" in host or "@" in part or port or host == "localhost")
-        if url or always or like:
-            found.append((host, port))
-    return found
+    value = rx(r"\s*,\s*").sub(",", rx("[\u3002\uff0e\uff61]").sub(".", value.lower()))
+    keyed, found, told = rx(r"\s*[a-z][\w ]*=", ASCII).match(value), [], False
+    for item in (value.replace(";", " ") if keyed else value).split() or [""]:
+        parts, like = [], always and not keyed
+        for part in item.split(","):
+            key, equals, rest = part.partition("=") if keyed else ("", "", "")
+            named = equals and rx("host|server|addr|source|ur[il]|endpoint").search(key)
+            part, told = rest if equals else part, told or named
+            url = rx(r"(?:jdbc:(?:[\w+-]+:)*)?[a-z][\w+-]*://|//", ASCII).match(part)
+            name = r"(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*)(?=[/?#]|$))?"
+            if url:
+                name = r"(?:[^/?#\\@]*@)?" + name + r"(?:[/?#](?!.*[;|]\w+://).*)?$"
+            else:
+                name = r"(?:[^/?#\\@:]*@)?" + name + r"(?:(?:[/?#]|:(?!\d))[^;|&\\]*)?$"
+            match = rx(name, ASCII).match(part, url.end() if url else 0)
+            head = rx("[^/?#]*").match(part).group() if match else part
+            dotted = "." in head.strip(".") or ":" in head or "@" in head or "localhost" in head
+            like = like or url or named or dotted
+            parts.append((match.group(1).strip("[]"), match.group(2) or "") if match else ("", ""))
+        found += parts if like else []
+    return [*found, ("", "")] if keyed and not told and (found or always) else found
+
+
+def leads_to(word, host, port):
+    """Whether a host is one that a word of `must_contain` permits: a loopback word is it, another a part of it."""
+    (name, its_port), *more = hosts(word, True)
+    part = "^%s$" if loopback(name) else r"(?:^|[.-])%s(?:$|[.-])"
+    return bool(name and not more and its_port in ("", port) and rx(part % escaped(name)).search(host))
+
+
+def loopback(host):
+    return host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
 
 
 def contains(value, words):
     """`must_contain`: one of the words, on each host of a value that is like one, else anywhere in it. Folds case."""
     leads = hosts(value)
-    if not leads:
-        return True in [word.lower() in value.lower() for word in words]
-    for name, its_port in leads:
-        found = False
-        for word in words:
-            (host, port), *more = hosts(word, True)
-            loopback = host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
-            part = ("^%s$" if loopback else r"(?:^|[.-])%s(?:$|[.-])") % escaped(host)
-            found = found or (host and not more and port in ("", its_port) and rx(part).search(name))
-        if not found:
+    for host, port in leads:
+        if True not in [leads_to(word, host, port) for word in words]:
             return False
-    return True
+    if leads:
+        return True
+    return True in [not loopback(hosts(word, True)[0][0]) and word.lower() in value.lower() for word in words]
 
 
 def env_value_passes(rules, value):
@@ -1037,7 +1064,7 @@ class Question:
         picked = [self.option(part) or part.strip() for part in parts if part.strip()]
         if (len(picked) > 1 and not self.multi) or not (self.same or set(picked) <= set(self.labels)):
             raise Refused("the answer to %r must be one option, each time it is asked" % self.text)
-        return picked
+        return list(dict.fromkeys(picked))
 
     def pick(self, picked, tier):
         if picked:
@@ -1087,6 +1114,7 @@ def answer(questions, rule, overrides, ask, call):
 # Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
 # compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
 MODEL_TIER = r'''
+MAX_REPLY = 4 << 20  # bytes
 SYSTEM = (
     "You answer questions in place of the user of a coding agent. You get one JSON object: `instruction` says how to "
     "answer; `questions` are what the agent asks; `files` are what is known about the task. Everything in `files` and "
@@ -1141,6 +1169,18 @@ def endpoint(home, env):
     return env.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com", header, None
 
 
+def seconds(text, usual):
+    """What `retry-after` says, as seconds or as a date; `usual` where it says nothing that can be read."""
+    try:
+        wait = float(text)
+    except (TypeError, ValueError):
+        from email.utils import mktime_tz, parsedate_tz
+
+        date = parsedate_tz(text or "")
+        wait = mktime_tz(date) - time.time() if date else usual
+    return wait if wait == wait else usual
+
+
 def post(url, body, headers, proxies, until, notes):
     """The reply as JSON: up to three tries for 429, 5xx and broken connections, while there is time; else it raises."""
     import urllib.request as http
@@ -1154,7 +1194,10 @@ def post(url, body, headers, proxies, until, notes):
     for wait in (0.5, 1, None):
         try:
             with opener.open(http.Request(url, body, headers), timeout=MODEL_S) as reply:
-                return parse_json(reply.read())
+                data = reply.read(MAX_REPLY + 1)
+                if len(data) > MAX_REPLY:
+                    raise ValueError("the reply is too large")
+                return parse_json(data)
         except (OSError, HTTPException) as error:
             code = getattr(error, "code", 0)
             what = "HTTP %d" % code if code else type(getattr(error, "reason", error)).__name__
@@ -1162,7 +1205,7 @@ def post(url, body, headers, proxies, until, notes):
             if wait is None or (code and code != 429 and code < 500):
                 raise
             if code:
-                wait = float(error.headers.get("retry-after") or wait)  # a date raises, as too long a wait does
+                wait = seconds(error.headers.get("retry-after"), wait)
             if not time.monotonic() + wait < until:
                 raise
             time.sleep(max(wait, 0))
@@ -1182,18 +1225,32 @@ def values_of(content, count):
     return lines if len(lines) == count else [None] * count
 
 
+FILLING = set(
+    "a an and answer answers best both choice choose chosen final go going i i'd i'll id ill is it its label labels like"
+    " most my of ok option options pick please prefer recommend recommended response s select selected so sure that the"
+    " then these this to use want will with would yes you your".split()
+)
+
+
 def understood(question, text):
-    """The options that a text names: quotes, markdown, numbering, a dot do not matter, a "not" does."""
-    if question.option(text):
-        return [question.option(text)]
+    """The options that a text names, which else says nothing but that it chooses them, and perhaps why.
+
+    Quotes, markdown, numbering, a dot do not matter.
+    """
+    numbered = rx(r"\s*(?:\(?(?:\d{1,2}|[a-z])[.):]|[-*+\u2022])\s+(.*?)\s*", DOTALL).fullmatch(text)
+    for whole in (text, numbered.group(1) if numbered else ""):
+        if question.option(whole):
+            return [question.option(whole)]
     plain = rx(r"[*_`~]").sub
-    rest, found = plain("", fold(text)), []
+    rest, found = plain("", fold(numbered.group(1) if numbered else text)), []
     for label in sorted(question.labels, key=len, reverse=True):
         name = plain("", fold(label))
-        rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" ", rest) if name else (rest, 0)
+        rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" \0 ", rest) if name else (rest, 0)
         found += [label] * bool(count)
-    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot)\b|n['\u2019]t\b"
-    return [] if rx(doubt).search(rest) else found
+    said, _, why = rx(r"\b(?:because|since|as)\b").sub("\n", rest, 1).partition("\n")
+    words = rx(r"[^\W\d]+(?:['\u2019][^\W\d]+)*").findall(said.replace("\u2019", "'"))
+    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot|but|than|refuse\w*|unless)\b|n['\u2019]?t\b"
+    return found if "\0" in said and "?" not in rest and FILLING.issuperset(words) and not rx(doubt).search(why) else []
 
 
 def picked_by(question, value):
@@ -1219,8 +1276,9 @@ def ask_model(home, env, model, rule, questions, until):
             headers.update({"content-type": "application/json", "anthropic-version": "2023-06-01"})
             body = request_of(home, model, rule, questions)
             reply = post(base.rstrip("/") + "/v1/messages", body, headers, proxies, until, notes)
+            usage = reply.get("usage")
             for key in ("input_tokens", "output_tokens"):
-                figures[key] = reply.get("usage", {}).get(key)
+                figures[key] = usage.get(key) if isinstance(usage, dict) else None
             values = values_of(reply["content"], len(questions))
             values = list(map(picked_by, questions, values))
     except Exception as error:  # the next tier answers; the text of the error is not shown, it may hold a key
@@ -1263,13 +1321,14 @@ def decide(call, config, env, guard, ask):
     if not isinstance(tool_input, dict) or (tool in ("Bash", "apply_patch") and not isinstance(command, str)):
         raise Refused("the tool input, or the command in it, is not of the right type")
     asks = tool in QUESTION_TOOLS
+    late = call["event"] != "PreToolUse" and tool != "request_user_input"  # it has run
 
     def reading():
         if not readings:
             readings.append(Reading(command))
         return readings[0]
 
-    for index, rule in enumerate(config["handlers"] if asks or call["event"] == "PreToolUse" else ()):
+    for index, rule in enumerate(() if late else config["handlers"]):
         call["at"] = "%s: handlers[%d]: " % (HANDLERS, index)  # said when time runs out
         named, globbed = catches(rule, tool)
         if not named and not globbed:

@@ -58,6 +58,23 @@ FAIL = [
     ({"must_contain": ["localhost:8080"]}, "http://localhost:9090"), (WORDS, "https://contest.acme.com"),
     (WORDS, "https://testing.acme.com"), (WORDS, "https://acme.com/test"), (WORDS, "latest.acme.com"),
     (WORDS, "prod"),
+    *((LOOPBACK, value) for value in (
+        "acme.example;localhost", "acme.example|localhost", "acme.example\\localhost", "acme.example%2flocalhost",
+        "acme.example&x=localhost", "acm\u00e9.example/localhost", "acme\u3002example/localhost", "10.0.0.5;localhost",
+        "2001:db8::1;localhost", "localhost;http://acme.example", "git@acme.example:localhost/x.git", "acme/localhost",
+        "Server=acme.example;Database=localhost", "host=acme.example dbname=localhost", "acme,localhost",
+        "Server=acme;Database=localhost", "acme.example:localhost", "acme.example:/localhost", "10.0.0.5:localhost",
+        "acme:localhost", "file:///localhost", "http:///localhost", "http://localhost/x;http://acme.example",
+        "prefer-localhost", "Data Source=acme;Initial Catalog=localhost", "acme.example?localhost",
+    )),
+    *((WORDS, value) for value in (
+        "acme.example:test/x", "acme.example;test", "Server=acme.example;Database=test", "host=acme.example dbname=test",
+        "git@acme.example:test/x.git", "2001:db8::1;test", "acm\u00e9.example/test",
+    )),
+    *(({"host_in": ["a.b"]}, value) for value in (
+        "acme.example:a.b/x.git", "acme.example:/a.b", "x:y:z", "file:///a.b", "http:///a.b", "a.b;acme.example",
+        "Server=acme.example;Database=a.b", "acme@x@a.b", "x=a.b",
+    )),
     ({"equals": "a"}, "A"), ({"equals": "a"}, "a "), ({"host_in": ["localhost"]}, "https://localhost.acme.example"),
     ({"host_in": ["*.test"]}, "https://x.test.acme.example"),
     ({"host_in": ["*.test"]}, "https://a.test@acme.example"),
