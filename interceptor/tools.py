@@ -486,23 +486,47 @@ def rewritten(changes, tool_input):
 # ------------------------------------------------------------------------------ the command line of a shell
 
 SHELLS = set("sh bash dash ash zsh ksh mksh fish csh tcsh rbash".split())
-# what runs its standard input or its arguments, or hands them on: neither its heredoc nor its `-m` text is data
-INTERPRETERS = SHELLS | set(
-    "eval source . exec trap alias read mapfile readarray ssh su xargs parallel at batch crontab make python pypy perl"
-    " ruby node nodejs deno bun php lua tclsh wish expect awk gawk mawk sed ed ex vi vim nvim emacs psql mysql mariadb"
-    " sqlite redis-cli mongo mongosh gdb osascript pwsh powershell Rscript R julia ghci irb ipython scala groovy jshell"
-    " patch apply_patch bc dc m4 nsenter chroot docker podman nerdctl kubectl oc lxc tmux screen"
-    " newgrp runuser login pkexec socat".split()
+# what runs its standard input or its arguments, or hands them on: neither its heredoc nor its `-m` text is data;
+# wherever it is named, unless in a command that takes a text, since `uv run python -` is as good
+LANGUAGES = SHELLS | set(
+    "ssh su python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish expect psql mysql mariadb mongosh gdb"
+    " osascript pwsh powershell Rscript julia ghci irb ipython scala groovy jshell tsx ts-node octave guile yash elvish"
+    " xonsh nix-shell sftp lftp ftp mosh rsh socat apply_patch".split()
+)
+INTERPRETERS = LANGUAGES | set(
+    "eval source . exec trap alias read mapfile readarray xargs parallel at batch crontab make gmake just ninja awk"
+    " gawk mawk sed ed ex vi vim nvim emacs sqlite redis-cli mongo R patch bc dc m4 nsenter chroot tmux screen newgrp"
+    " sg runuser login pkexec rc nu".split()
+)
+TEXT_TOOLS = set("awk gawk mawk sed ed ex patch bc dc m4 read mapfile readarray".split())  # run no file but with -f
+SINKS = set(  # take a text as a text, whatever else they are given
+    "cat tee git gh glab hub jq yq head tail wc grep egrep fgrep rg sort uniq cut tr column nl fold fmt less more mail"
+    " mailx sendmail base64 md5sum sha256sum diff cmp curl wget".split()
+)
+DOCUMENTS = set(  # endings of files that nothing runs but by their name
+    "md txt rst adoc tex json jsonl yaml yml toml ini cfg conf csv tsv xml html css svg lock log po patch diff".split()
 )
 # what starts the program named behind its options, and how many operands stand before that
 WRAPPERS = dict.fromkeys(
     "env nice nohup sudo doas xargs stdbuf setsid exec command builtin time coproc ionice unshare nsenter setpriv"
-    " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect".split(),
+    " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect prlimit"
+    " linux32 linux64 choom runuser pkexec eatmydata numactl firejail bwrap xvfb-run chronic torsocks proxychains"
+    " proxychains4 entr hyperfine npx bunx valgrind rlwrap tini dumb-init cpulimit dbus-run-session".split(),
     0,
 )
-WRAPPERS.update(dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu function tmux".split(), 1))
+WRAPPERS.update(
+    dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu su-exec function tmux sg setarch".split(), 1)
+)
+CONTAINERS = set("docker podman nerdctl kubectl oc lxc direnv aws-vault".split())  # one operand more
+RUNNERS = CONTAINERS | set(  # start a program behind one of the subcommands
+    "uv poetry pipenv pdm hatch rye mise conda micromamba pixi doppler dotenvx npm pnpm yarn perf git".split()
+)
+SUBCOMMANDS = set("run exec stat record debug foreach".split())
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
+VALUED = {"git": set("-C -c --git-dir --work-tree --namespace --config-env --super-prefix".split())}
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
+EXECS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+MOVERS = {"cp", "mv", "ln", "install"}
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
 # what stands without quotes, between double quotes, in `${…}`; a redirection. Compiled when a command has them.
 COMMON = r"|(?P<sub>[$<>]\(|`|\$\{)|(?P<var>\$(?:[A-Za-z_]\w*|[\d@*#?$!-])?)"
@@ -516,11 +540,16 @@ MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
 
 SETTERS = {  # what may set or take away a variable that it names
     "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
+    "wait", "set", "setenv", "unsetenv",
 }  # fmt: skip
+NAMERS = {"export", "declare", "typeset", "readonly", "local", "env", "eval"}  # an assignment may be their argument
 CLEARERS = {  # what takes away all variables, with these options
-    "env": r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )[^-\s]\S*)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)",
-    "exec": r"^exec (?:-\S+ )*-\w*c", "su": "", "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "doas": "",
+    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "su": "", "doas": "", "runuser": "", "pkexec": "",
+    "systemd-run": "", "setpriv": "--reset-env",
 }  # fmt: skip
+# what code of another language does to a variable
+CHANGES = r"(?:put|set|unset)env\W+%s\b|\b(?:pop|del|delete|update|setdefault)\b[^;\n]*\b%s\b|\benv\.%s\s*=(?!=)|"
+CHANGES += r"\b%s['\"\]}]+\s*\]?[=:](?!=)|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -539,6 +568,7 @@ class Command:
 
     def __init__(self, words, group=False):
         self.group, self.pipe, self.words, self.targets, self.docs, self.here = group, False, words, [], [], []
+        self.inner = False  # in a substitution
 
 
 class Lexer:
@@ -548,6 +578,7 @@ class Lexer:
         if depth > MAX_DEPTH:
             raise Refused("the command is nested too deeply to be read")
         self.s, self.i, self.depth, self.docs, self.flat = text, 0, depth, [], []
+        self.defined, self.holes, self.expands = [], [], True
         self.redirects = "<" in text or ">" in text
 
     def commands(self, end=""):
@@ -575,11 +606,14 @@ class Lexer:
                 if not c:
                     raise Unreadable
                 self.i += 2 if two in ("&&", "||", "|&", ";;", ";&") else 1
-                cmd = Command([], c == "(")
+                before, cmd = cmd.words, Command([], c == "(")
                 if c == "\n":
                     self.bodies()
                 elif c == "(":
-                    found += self.nested()
+                    inside = self.nested()
+                    found += inside
+                    if before and not inside:  # name ()
+                        self.defined.append(before[-1].text)
             else:
                 cmd.words += self.word()
                 if end and cmd.words[-1].text == "case":  # the next `)` may be that of a pattern
@@ -607,6 +641,7 @@ class Lexer:
         inner = Lexer(text, self.depth + 1)
         found = inner.commands()
         self.flat += inner.flat
+        self.defined += inner.defined
         if inner.docs:
             raise Unreadable
         return found
@@ -647,16 +682,36 @@ class Lexer:
 
     def word(self):
         """Reads a word; in a list, since `{a,b}` makes several of it."""
-        word, out, start = Word(), [], self.i
+        word, out, start, known = Word(), [], self.i, len(self.holes)
         self.pieces(BARE, word, out)
         word.text, typed = "".join(out), self.s[start : self.i]
         if not typed:
             raise Unreadable
         if word.spans and typed[1:-1] == word.text and typed[0] == typed[-1]:
             word.inner = start + 1
-        if typed == word.text and typed[0] + typed[-1] == "{}" and "," in typed:
-            return list(map(Word, typed[1:-1].split(",")))
+        if "{" in typed and ("," in typed or ".." in typed) and self.expands:
+            typed, at = "", start
+            for hole, end in sorted(self.holes[known:]):  # braces in a substitution were its own
+                if hole >= at:
+                    typed, at = typed + self.s[at:hole] + "$()", end
+            typed += self.s[at : self.i]
+            made = expanded(typed)
+            if made != [typed]:
+                words = [word for text in made if text for word in self.alone(text)] or [Word()]
+                words[0].subs = word.subs
+                return words
         return [word]
+
+    def alone(self, text):
+        """The word of a text that braces made; nothing of it is data."""
+        inner = Lexer(text, self.depth + 1)
+        inner.expands = False
+        found = inner.word()
+        if inner.i < len(text):
+            raise Unreadable
+        self.flat += inner.flat
+        found[0].spans, found[0].inner = [], None
+        return found
 
     def pieces(self, pattern, word, out):
         """Reads the parts of a word, or of what stands between double quotes."""
@@ -672,6 +727,8 @@ class Lexer:
                 self.i += 1
             elif kind == "sub":
                 out.append(self.substitution(text, word))
+                if text != "${":
+                    self.holes.append((match.start(), self.i))
             elif kind == "var":
                 word.literal = word.literal and text == "$"
                 out.append(parameter(text[1:], text))
@@ -691,8 +748,11 @@ class Lexer:
         """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
         word.literal = False
         if opening in ("$(", "<("):
-            word.subs.append((self.nested(), True))
-            return "$()"
+            inside = self.nested()
+            for cmd in inside:
+                cmd.inner = True
+            word.subs.append((inside, True))
+            return "$()" if inside else ""
         if opening == "${":
             out, self.depth = [], self.depth + 1
             if self.depth > 4 * MAX_DEPTH:
@@ -706,8 +766,11 @@ class Lexer:
         if not match or opening == ">(":  # that runs what is written
             raise Unreadable
         self.i = match.end()
-        word.subs.append((self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1))), False))
-        return "$()"
+        inside = self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1)))
+        for cmd in inside:
+            cmd.inner = True
+        word.subs.append((inside, False))
+        return "$()" if inside else ""
 
 
 def parameter(name, typed):
@@ -717,16 +780,61 @@ def parameter(name, typed):
     return "" if name in ("@", "*") or (name.isdigit() and name != "0") else typed
 
 
+def braces(text):
+    """The texts that the first inner pair of braces makes of a word as typed, quotes and all; [text] without one."""
+    quoted, marks, i = "", [], 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\" and quoted != "'":
+            i += 1
+        elif quoted or c in "'\"":
+            quoted = "" if c == quoted else quoted or c
+        elif c == "{":
+            marks.append([i])
+        elif c == "," and marks:
+            marks[-1].append(i)
+        elif c == "}" and marks:
+            at = marks.pop()
+            if text[: at[0]].endswith("$"):
+                i += 1
+                continue
+            parts = [text[a + 1 : b] for a, b in zip(at, [*at[1:], i])]  # noqa: B905
+            span = rx(r"([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?\d+)?").fullmatch(parts[0])
+            if span and len(at) == 1:
+                low, high = sorted(map(ord, span.groups()))
+                parts = list(map(chr, range(low, high + 1)))
+            if len(at) > 1 or span:
+                return [text[: at[0]] + part + text[i + 1 :] for part in parts]
+        i += 1
+    return [text]
+
+
+def expanded(text):
+    """All that braces make of a word as typed."""
+    todo, done = [text], []
+    while todo:
+        text = todo.pop(0)
+        made = braces(text)
+        if made == [text]:
+            done.append(text)
+        else:
+            todo = made + todo
+        if len(todo) + len(done) > MAX_PLACES:
+            raise Refused("the command has too many parts to be read")
+    return done
+
+
 def unescaped(text):
     """A text with the escapes of `$'…'`, `echo -e` and `printf` replaced by what they stand for."""
 
     def one(match):
-        octal, *hexa, other = match.groups()
+        octal, hexa, other = match.group(1), match.group(2) or match.group(3) or match.group(4), match.group(5)
         if other:
             return ESCAPES.get(other, other)
-        return chr(int(octal, 8) % 256 if octal else int(hexa[0] or hexa[1], 16))
+        return chr(int(octal, 8) % 256 if octal else min(int(hexa, 16), 0x10FFFF))
 
-    return rx(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|u([\da-fA-F]{1,4})|(.))", DOTALL).sub(one, text)
+    digit = r"[\da-fA-F]"
+    return rx(r"\\(?:([0-7]{1,3})|x(%s{1,2})|u(%s{1,4})|U(%s{1,8})|(.))" % (digit, digit, digit), DOTALL).sub(one, text)
 
 
 def base_name(text):
@@ -737,14 +845,26 @@ def is_assignment(text):
     return "=" in text and text.partition("=")[0].partition("[")[0].rstrip("+").isidentifier()
 
 
-def operands(words, i, count):
-    """Where a wrapped command may start: past options and `count` operands. A word after an option may be its value."""
-    found, option = [], False
+def interprets(name, known):
+    return name in known or name.rstrip("0123456789.-") in known
+
+
+def operands(words, i, count, valued=None):
+    """Where a wrapped command may start: past options and `count` operands.
+
+    A word after an option may be its value; it is one after those of `valued`, where these are known.
+    """
+    found, option, skip = [], False, False
     for k in range(i, len(words)):
         text = words[k].text
         if text[:1] == "-":
             option = "=" not in text and text != "--no-pager"
-        elif not is_assignment(text):
+            if valued:
+                skip = text in valued
+                option = False
+        elif skip:
+            skip = False
+        elif text[:1] != "+" and not is_assignment(text):
             found.append(k)
             if len(found) > MAX_PLACES:
                 raise Refused("the command has too many parts to be read")
@@ -757,23 +877,28 @@ def operands(words, i, count):
 
 def program_places(words):
     """Where in a simple command a program may stand: first, behind a wrapper or `-exec`, at any shell's name."""
-    todo, seen = [0], []
-    for k, word in enumerate(words):
-        if base_name(word.text) in SHELLS and " " not in word.text:
+    todo, seen, texts = [0], [], [word.text for word in words]
+    finds = EXECS if texts and base_name(texts[0]) in ("git", "fd", "fdfind") else EXECS[:4]
+    for k, text in enumerate(texts):
+        if base_name(text) in SHELLS and " " not in text:
             todo.append(k)
-        elif word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+        elif text in finds or (text == "{" and not words[k].spans):
             todo.append(k + 1)
     while todo:
         i = todo.pop()
-        while i < len(words) and ((words[i].text in RESERVED and not words[i].spans) or is_assignment(words[i].text)):
+        while i < len(words) and ((texts[i] in RESERVED and not words[i].spans) or is_assignment(texts[i])):
             i += 1
         if i < len(words) and i not in seen:
             seen.append(i)
             if len(seen) > MAX_PLACES:
                 raise Refused("the command has too many parts to be read")
-            name = base_name(words[i].text)
-            if name in WRAPPERS:
+            name = base_name(texts[i])
+            if name in WRAPPERS and not (name == "command" and texts[i + 1 : i + 2] in (["-v"], ["-V"])):
                 todo += operands(words, i + 1, WRAPPERS[name])
+            elif name in RUNNERS:
+                for k in range(i + 1, min(i + 12, len(words))):
+                    if texts[k] in SUBCOMMANDS:
+                        todo += operands(words, k + 1, int(name in CONTAINERS))
     return sorted(seen)
 
 
@@ -781,10 +906,17 @@ class Reading:
     """A Bash command for the rules: `texts` to search (first as typed, less its data parts), `commands`, `targets`."""
 
     def __init__(self, command):
-        self.sure, self.opened, self.commands, self.targets, self.executed, self.seen = True, 0, [], [], set(), set()
-        self.texts, self.simple_texts, self.spans, typed, at = [], [], [], "", 0
-        redefines = rx(r"\(\s*\)|\b(?:function|alias|hash|enable)\b").search(command)  # a name may run anything then
-        self.open(command, 0, bool(redefines), 0)
+        if command.count("\r\n") == command.count("\n"):
+            command = command.replace("\r\n", "\n")
+        self.redefined = set()  # names that may run anything
+        for _ in range(2):
+            known = len(self.redefined)
+            self.sure, self.opened, self.scripted, self.executed, self.seen = True, 0, False, set(), set()
+            self.texts, self.simple_texts, self.spans, self.commands, self.targets, self.code = [], [], [], [], [], []
+            self.open(command, 0, False, 0)
+            if len(self.redefined) == known:
+                break
+        typed, at = "", 0
         for start, end in sorted(self.spans):
             typed += command[at : max(at, start)]
             at = max(at, end)
@@ -798,6 +930,8 @@ class Reading:
         self.opened += len(text)
         if self.opened > MAX_OPENED:
             raise Refused("the command is too long to be read")
+        if depth:
+            self.code.append(text)
         lexer = Lexer(text, depth)
         try:
             found = lexer.commands()
@@ -813,20 +947,49 @@ class Reading:
                         found.append(Command(words[k : k + 30]))
         if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
             raise Refused("the command is too long to be read")
+        self.redefined.update(lexer.defined)
         for cmd in lexer.flat:
-            cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
-            for k in cmd.places:
-                name = base_name(cmd.words[k].text)
-                cmd.names.append(name)
-                known = name in INTERPRETERS or name.rstrip("0123456789.") in INTERPRETERS
-                cmd.runs = cmd.runs or known or not cmd.words[k].literal
-            last = cmd.places[-1] if cmd.places else 0
-            if cmd.names and (cmd.names[-1] in WRAPPERS or (last and cmd.words[last - 1].text[:1] == "-")):
-                cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
-            self.executed.update(cmd.names)
-            for word in cmd.words + cmd.targets if cmd.runs else ():
-                self.executed.update(map(base_name, word.text.split()))
+            self.classify(cmd)
+        for cmd in lexer.flat:  # what is read into, or moved to the place of, a script
+            names = set(map(base_name, [word.text for word in cmd.words]))
+            moved = cmd.names and cmd.names[-1] in MOVERS and base_name(cmd.words[-1].text) in self.executed
+            if self.scripted and (cmd.pipe or cmd.inner or moved):
+                self.executed.update(names)
         self.walk(found, base, code, depth)
+
+    def classify(self, cmd):
+        """Sets `places` and `names` of the programs that a command may start, and `runs`: it runs what it is given."""
+        cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
+        texts = [word.text for word in cmd.words]
+        bases = list(map(base_name, texts))
+        for k in cmd.places:
+            name, changed = bases[k], self.redefined.intersection((bases[k], texts[k], "$"))
+            cmd.names.append(name)
+            unknown = not cmd.words[k].literal or (len(name) > 2 and rx(r"[*?\[]").search(name))
+            cmd.runs = cmd.runs or interprets(name, INTERPRETERS) or changed or unknown
+        last = cmd.places[-1] if cmd.places else 0
+        if cmd.names and (cmd.names[-1] in WRAPPERS or (last and texts[last - 1][:1] == "-")):
+            cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
+        if not SINKS.intersection(cmd.names) and True in [interprets(name, LANGUAGES) for name in bases]:
+            cmd.runs = True
+        if RUNNERS.intersection(cmd.names) and SUBCOMMANDS.intersection(texts) and "git" not in cmd.names:
+            cmd.runs = True
+        self.executed.update(cmd.names)
+        if cmd.runs:
+            self.code.append(" ".join(texts))
+        tool = TEXT_TOOLS.intersection(cmd.names) and "-f" not in [text[:2] for text in texts]
+        if cmd.runs and not tool:
+            self.scripted = True
+            for word in cmd.words + cmd.targets:
+                self.executed.update(map(base_name, word.text.split()))
+        for name in cmd.names[:1]:
+            if name == "function":
+                self.redefined.update(bases[1:2])
+            elif name in ("alias", "hash", "enable"):
+                for word in cmd.words[1:]:
+                    self.redefined.add(word.text.partition("=")[0] if word.literal else "$")
+            elif name in MOVERS and True in [interprets(base, LANGUAGES) for base in bases]:
+                self.redefined.add(bases[-1])
 
     def walk(self, cmds, base, code, depth):
         """Takes in the commands of one level: what of them is data depends on where their output goes."""
@@ -835,12 +998,13 @@ class Reading:
             runs = runs or cmd.runs
             grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
             ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
-        for cmd in cmds:
-            written = set()
-            for word in cmd.targets + cmd.words if "tee" in cmd.names else cmd.targets:
-                written.add(base_name(word.text))
-            saved = bool((written - set(cmd.names)) & self.executed)
-            out = code or saved or (runs and (cmd.pipe or ends))
+        for before, cmd in zip([Command([]), *cmds], cmds):  # noqa: B905
+            if "xargs" in cmd.names or "parallel" in cmd.names:  # what comes in is more arguments
+                more = [word.text for word in cmd.here] + [doc[0] for doc in cmd.docs]
+                if before.pipe and before.words and before.words[0].text in ("echo", "printf"):
+                    more += [word.text for word in before.words[1:]]
+                cmd.words = cmd.words + list(map(Word, " ".join(more).split()[:MAX_PLACES]))
+            out = code or self.saved(cmd) or (runs and (cmd.pipe or ends))
             sink = out or cmd.runs
             for text, quoted, at, subs in cmd.docs:
                 if sink or not cmd.names:
@@ -849,13 +1013,28 @@ class Reading:
                     self.spans.append((base + at, base + at + len(text)))
                 for sub, _ in subs:
                     self.walk(sub, None, sink, depth + 1)
-            for word in cmd.here if sink else ():
+            for word in cmd.here if sink or not cmd.names else ():
                 self.open(word.text, None, out, depth + 1)
             for word in cmd.words + cmd.targets + cmd.here:
                 for sub, here in word.subs:
                     self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
             self.targets += cmd.targets
             self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
+
+    def saved(self, cmd):
+        """Whether what a command puts out, or gets from a heredoc, may be run later on: it goes to a file for it."""
+        strict, loose = [word.text for word in cmd.targets], []
+        for word in cmd.words if cmd.docs or "tee" in cmd.names else ():
+            if word.text[:3] == "of=" or ("tee" in cmd.names and word.text[:1] != "-"):
+                strict.append(word.text.partition("of=")[2] or word.text)
+            loose.append(word.text)
+        for name in strict if self.scripted else ():
+            ending = base_name(name).lower().rpartition(".")[2]
+            if name not in cmd.names and name[:5] != "/dev/" and ending not in DOCUMENTS and not name.isdigit():
+                return True
+            if "$" in name and "coproc" in self.executed:
+                return True
+        return bool((set(map(base_name, strict + loose)) - set(cmd.names)) & self.executed)
 
     def data(self, cmd, base):
         """The words that are data: the quoted text after `-m` and its like."""
@@ -868,7 +1047,7 @@ class Reading:
                 found.add(word)
                 for start, end in word.spans if base is not None else ():
                     self.spans.append((base + start, base + end))
-            before = "" if word.spans else text
+            before = text
         return found
 
     def simple(self, cmd, data, out, base, depth):
@@ -881,11 +1060,20 @@ class Reading:
             prints = out and name in ("echo", "printf")
             if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
                 self.open(first, None, out, depth + 1)
+            texts = [word.text for word in rest]
             if prints or name == "eval":
-                self.open(" ".join([word.text for word in rest]), None, out, depth + 1)
+                self.open(" ".join(texts[texts[:1] == ["--"] :]), None, out, depth + 1)
+            if prints and name == "printf" and texts:
+                args = texts[1:]
+                filled = rx(r"%[-\d.]*[sbqdi]").sub(lambda _, args=args: args.pop(0) if args else "", texts[0])
+                self.open(unescaped(filled), None, out, depth + 1)
+            for k in range(1, len(texts) if name in SHELLS else 0):  # sh -c '"$@"' name git push
+                if "$" in texts[k] and rx("-[a-zA-Z]*c").match(texts[k - 1]):
+                    self.open(positional(texts[k], texts[k + 1 : k + 30] or [""]), None, out, depth + 1)
             for word in rest:
                 text, spaced = word.text, len(word.text.split()) > 1
-                here = base is not None and name == "bash" and word.inner
+                alike = name in ("bash", "sh", "dash") and (name == "bash" or "$'" not in text)
+                here = base is not None and alike and word.inner
                 takes = name in ("trap", "alias", "parallel") or (name in WRAPPERS and text[:1] == "-")
                 if prints or (takes and spaced) or name in SHELLS or name == "trap":
                     self.open(text, base + word.inner if here else None, out, depth + 1)
@@ -893,14 +1081,65 @@ class Reading:
                         self.open(unescaped(text), None, out, depth + 1)
                     if "=" in text and spaced:  # alias x='…', --command='…'
                         self.open(text.partition("=")[2], None, out, depth + 1)
+                elif name == "git" and "!" in text:  # alias.x=!…
+                    self.open(text.partition("!")[2], None, out, depth + 1)
                 if not (here and spaced):  # else it is searched by what it opens
                     shown.append(word)
             tail = " ".join([word.text for word in shown])
             self.simple_texts.append(name + " " + tail)
             self.texts += [name + " " + tail, first + " " + tail]
-            if rest and rest[0].text[:1] == "-":  # global options before a subcommand
-                for k in operands(shown, 0, 0):
-                    self.texts.append(" ".join([name, *[word.text for word in shown[k:]]]))
+            self.past_options(name, shown)
+
+    def past_options(self, name, words):
+        """Adds the texts without the options before a subcommand, and between it and the next word."""
+        texts, starts = [word.text for word in words], [0]
+        if optional(texts, 0):
+            starts = operands(words, 0, 0, VALUED.get(name))
+            for k in starts:
+                self.texts.append(" ".join([name, *texts[k:]]))
+        for k in starts:
+            for i in operands(words, k + 1, 0) if optional(texts, k + 1) else ():
+                self.texts.append(" ".join([name, texts[k], *texts[i:]]))
+
+
+def positional(text, given):
+    """The text of `sh -c` with its positional parameters, `$0` first."""
+
+    def one(match):
+        what = match.group(1)
+        return " ".join(given[1:] if what in "@*" else given[int(what) :][:1])
+
+    return rx(r'"?\$\{?([\d@*])\}?"?').sub(one, text)
+
+
+def optional(texts, i):
+    return i < len(texts) and (texts[i][:1] in ("-", "+") or is_assignment(texts[i]))
+
+
+def clears(words, name):
+    """Whether `env` or `exec` starts its program without a variable: all taken away, that one, or by a text."""
+    texts, i, env = [word.text for word in words], 0, words[0].text == "env"
+    while i + 1 < len(texts):
+        i += 1
+        text, value = texts[i], texts[i].partition("=")[2]
+        if text[:1] != "-" and not is_assignment(text):
+            return not words[i].literal and env
+        if text == "-" or (env and text[:3] in ("--i", "--s")):
+            return True
+        if text[:3] in ("--u", "--c"):
+            i += not value
+            if text[:3] == "--u" and name in (value, texts[i] if i < len(texts) else ""):
+                return True
+            continue
+        for k, letter in enumerate(text[1:] if text[:1] == "-" and text[:2] != "--" else "", 2):
+            if letter in ("iS" if env else "c"):
+                return True
+            if letter in ("uC" if env else "a"):
+                i += not text[k:]
+                if letter == "u" and name in (text[k:], texts[i] if i < len(texts) else ""):
+                    return True
+                break
+    return False
 
 
 def assigned(name, reading):
@@ -910,16 +1149,23 @@ def assigned(name, reading):
         start = text.partition(" ")[0]
         if start in CLEARERS and rx(CLEARERS[start]).search(text):
             return None
-        if name not in text:
-            continue
-        takes = start == "env" and rx(r"(?:-u ?|--unset[= ])%s(?:\s|$)" % var).search(text)
-        if takes or ((start in SETTERS or text[:8] == "export -") and rx(r"(?<![\w${])%s(?![\w=])" % var).search(text)):
+        named = name in text and (start in SETTERS or text[:8] == "export -")
+        if named and rx(r"(?:(?<![\w${])|(?<=-v))%s(?![\w=])" % var).search(text):
             return None
-    typed = reading.texts[0]
-    if name in typed:  # os.environ["NAME"] = …, and anything where the reading is not sure
-        typed = rx(r"\$\{?\w+").sub("", typed)
-        if rx((r"%s['\"\]]+\s*[=:](?!=)" if reading.sure else "%s") % var).search(typed):
+    for text in reading.code if reading.sure else reading.texts[:1]:
+        text = rx(r"(?<!\w)\$\{?\w+").sub("", text) if name in text and "$ENV" not in text else text
+        if rx(CHANGES % ((var,) * 4) if reading.sure else var).search(text):
             return None
+    if name in reading.texts[0] and rx(r"\{%s\}[<>]" % var).search(reading.texts[0]):  # exec {NAME}> file
+        return None
+    for words in reading.commands:
+        start = words[0].text if words else ""
+        for k in range(len(words)):
+            if base_name(words[k].text) in ("env", "exec") and clears(words[k:], name):
+                return None
+            unknown = start in NAMERS and not words[k].literal and words[k].text.partition("=")
+            if unknown and unknown[1] and "$" in unknown[0]:
+                return None
     for words in reading.commands:
         for word in words:
             sets = r"(?<![\w$])%s(\+?=|\[|:=|\+\+|--)(.*)" % var
@@ -1226,9 +1472,9 @@ def values_of(content, count):
 
 
 FILLING = set(
-    "a an and answer answers best both choice choose chosen final go going i i'd i'll id ill is it its label labels like"
-    " most my of ok option options pick please prefer recommend recommended response s select selected so sure that the"
-    " then these this to use want will with would yes you your".split()
+    "a an and answer answers best both choice choose chosen final go going i i'd i'll id ill is it its label labels"
+    " like most my of ok option options pick please prefer recommend recommended response s select selected so sure"
+    " that the then these this to use want will with would yes you your".split()
 )
 
 
@@ -1249,7 +1495,8 @@ def understood(question, text):
         found += [label] * bool(count)
     said, _, why = rx(r"\b(?:because|since|as)\b").sub("\n", rest, 1).partition("\n")
     words = rx(r"[^\W\d]+(?:['\u2019][^\W\d]+)*").findall(said.replace("\u2019", "'"))
-    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot|but|than|refuse\w*|unless)\b|n['\u2019]?t\b"
+    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot|but|than|refuse\w*|unless)\b"
+    doubt += r"|n['\u2019]?t\b"
     return found if "\0" in said and "?" not in rest and FILLING.issuperset(words) and not rx(doubt).search(why) else []
 
 

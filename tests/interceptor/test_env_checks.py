@@ -68,7 +68,8 @@ FAIL = [
         "prefer-localhost", "Data Source=acme;Initial Catalog=localhost", "acme.example?localhost",
     )),
     *((WORDS, value) for value in (
-        "acme.example:test/x", "acme.example;test", "Server=acme.example;Database=test", "host=acme.example dbname=test",
+        "acme.example:test/x", "acme.example;test",
+        "Server=acme.example;Database=test", "host=acme.example dbname=test",
         "git@acme.example:test/x.git", "2001:db8::1;test", "acm\u00e9.example/test",
     )),
     *(({"host_in": ["a.b"]}, value) for value in (
@@ -113,6 +114,10 @@ KEEPS = [
     "tracker --url ${TRACKER_URL:-none}", "export TRACKER_URL; tracker list", "env -u OTHER tracker list",
     "printenv TRACKER_URL; tracker list", 'if [ "$TRACKER_URL" = x ]; then tracker list; fi',
     "unset OTHER; tracker list",
+    "echo '{\"TRACKER_URL\": \"https://acme.example\"}' | jq .; tracker list", "env -C /tmp A=b tracker list",
+    "python3 -c 'import os; print(os.environ[\"TRACKER_URL\"])'; tracker list", "exec -a x tracker list",
+    "set -e; tracker list --env=prod", "printf -v OTHER x; tracker list \"$TRACKER_URL\"",
+    "curl \"$TRACKER_URL?a=b\" | tracker in", "make env=prod tracker",
     "env A=b grep -i tracker f", "MY_TRACKER_URL=https://acme.example tracker list", "sudo -E tracker list",
     "git commit -m 'TRACKER_URL=https://acme.example' && tracker list", "printf '%s' \"${TRACKER_URL}\" | tracker in",
 ]  # fmt: skip
@@ -151,7 +156,26 @@ BREAKS = [
         "TRACKER_URL[0]=https://acme.example tracker list",
     "python3 -c 'import os; os.environ[\"TRACKER_URL\"] = \"https://acme.example\"; os.system(\"tracker\")'",
     "node -e 'process.env[\"TRACKER_URL\"]=x' && tracker list", "((TRACKER_URL++)); tracker list",
-    "TRACKER_URL=https://acme.example tracker list 'x",
+    "TRACKER_URL=https://acme.example tracker list 'x", "env -S'-i tracker list'", "env --split-string='-i tracker'",
+    "env -S'TRACKER_URL=https://acme.example tracker'", "env --ignore-env tracker list",
+    "env --uns=TRACKER_URL tracker",
+    "env --chdir /tmp -i tracker", "env -C /tmp -i tracker", "env --unset TRACKER_URL tracker",
+    "env -vu TRACKER_URL tracker",
+    "env $OPTIONS tracker list", "exec -a x -c tracker list", "exec -ca x tracker", "printf -vTRACKER_URL x; tracker",
+    "exec {TRACKER_URL}>f; tracker list", "wait -n -p TRACKER_URL; tracker list",
+    "export TRACKER_$()URL=x; tracker list",
+    "export TRACKER_{OTHER,URL}=https://acme.example; tracker",
+    "x=TRACKER_URL; export $x=https://acme.example; tracker",
+    "setenv TRACKER_URL https://acme.example; tracker", "set -x TRACKER_URL https://acme.example; tracker",
+    "setpriv --reset-env tracker", "runuser -u bob tracker", "pkexec tracker list", "systemd-run --user tracker",
+    *(f"python3 -c 'import os; {code}; os.system(\"tracker\")'" for code in (
+        'os.putenv("TRACKER_URL", "x")', 'os.environ.pop("TRACKER_URL")', 'del os.environ["TRACKER_URL"]',
+        "os.environ.clear()", 'os.environ.update(TRACKER_URL="x")', 'os.environ.update({"TRACKER_URL": "x"})',
+        'subprocess.run("tracker", env={})', "os.environ = {}", 'os.environ |= {"TRACKER_URL": "x"}',
+    )),
+    "python3 - <<'EOF'\nos.environ['TRACKER_URL'] = 'x'\nos.system('tracker')\nEOF",
+    "perl -e '$ENV{TRACKER_URL} = \"x\"; system \"tracker\"'", "perl -e 'delete $ENV{TRACKER_URL}; exec \"tracker\"'",
+    "node -e 'process.env.TRACKER_URL = \"x\"; run(\"tracker\")'", "ruby -e 'ENV[\"TRACKER_URL\"] = \"x\"; `tracker`'",
 ]  # fmt: skip
 
 

@@ -110,7 +110,8 @@ UNCLEAR = ["", " ", "Zeta", "Normal or High", "Low, Normal", "not Normal", "Anyt
     "Normals",
            "I don't want Normal", "neither", "2", "C", "none of them, except High", "Normal\nHigh",
            "I refuse: Normal is unsafe", "Anything but Normal", "rather than Normal", "dont pick Normal", "Normal?",
-           "Normal would be wrong", "Avoid Normal.", "Normal, because it is not High", "High as I refuse to say Normal"]  # fmt: skip
+           "Normal would be wrong", "Avoid Normal.", "Normal, because it is not High",
+           "High as I refuse to say Normal"]  # fmt: skip
 
 
 def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -> None:
