@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_module
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,24 @@ def write_lines(path: Path, lines: tuple[object, ...]) -> None:
     """One JSON value a line."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+def make_deep(folder: Path, levels: int, name: str = "folder") -> None:
+    """Folders in folders, each with a file, deeper than any path may be long."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+        os.mkdir(name, dir_fd=at)
+        inner = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+
+
+def remove_deep(folder: Path) -> None:
+    """Remove what lies in a folder, which pytest could not."""
+    for path in folder.iterdir():
+        script_module("verify").remove(str(path))
 
 
 def check(code: str, name: str = "j", **more: Any) -> dict[str, Any]:
