@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent
 from harbor_tasks.environments.base import (
@@ -49,14 +50,44 @@ class JobPlan:
     warnings: tuple[str, ...]
     parallel: int
 
+    def label(self, wanted: Expected) -> str:
+        """How a trial of the job is named in a line."""
+        return f"{wanted.case_id} (attempt {wanted.attempt})" if self.job.attempts > 1 else wanted.case_id
 
-def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> JobPlan:
-    """The job that these options ask for; AuthorError or MachineError when it cannot start."""
+    def as_json(self) -> dict[str, Any]:
+        """What would run, as plain data; ``kept`` trials have their result already."""
+        todo = {one.trial for one in self.todo}
+        trials = [
+            one.model_dump(include={"task", "name", "case_id", "attempt", "digest"}) | {"kept": one.trial not in todo}
+            for one in self.job.expected
+        ]
+        return {
+            "dry_run": True, "name": self.job.name, "agent": self.agent.name, "environment": self.environment.name,
+            "sealed": self.job.sealed, "attempts": self.job.attempts, "parallel": self.parallel,
+            "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings), "trials": trials,
+        }  # fmt: skip
+
+
+def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None) -> JobPlan:
+    """The job that these options ask for; AuthorError or MachineError when it cannot start.
+
+    ``folder`` is the job's own, when it has one already: its name is the job's id.
+    """
     source = source.resolve()
     manifest = read_manifest(source)
     agent = make_agent(options.agent, manifest)
     old = _old_job(options, agent) if options.resume is not None else None
-    tasks, warnings = _tasks(source, manifest, options.cases, old)
+    tasks = _tasks(source, manifest, options.cases, old)
+    digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
+    if old is not None and options.resume is not None and (
+        faults := not_the_same(old, manifest.name, digests, options.resume)
+    ):  # fmt: skip
+        raise AuthorError(faults)
+    warnings = [
+        f"case {task.case_id}: {task.directory} was changed after it was built"
+        for task in tasks
+        if digests[task.case_id] != task.digest
+    ]
     environment = _environment(options, source, manifest, caller, tasks)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {
@@ -68,17 +99,18 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> Jo
         )
     environment.prepare()
     attempts = max(options.attempts, old.attempts if old is not None else 1)
-    job_id = old.id if old is not None else _job_id(manifest.name)
+    job_id = old.id if old is not None else folder.name if folder is not None else new_job_id(manifest.name)
     expected = tuple(
-        _expected(source, job_id, task, attempt, warnings) for task in tasks for attempt in range(1, attempts + 1)
+        _expected(job_id, task, attempt, digests[task.case_id]) for task in tasks for attempt in range(1, attempts + 1)
     )
-    folder = (options.resume if options.resume is not None else options.jobs_dir / job_id).absolute()
+    folder = (options.resume or folder or options.jobs_dir / job_id).absolute()
     kept = {trial.id for trial in read_trials(folder) if _keeps(trial, agent)} if old is not None else set()
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
         attempts=attempts, created=old.created if old is not None else now(), status="running",
-        sealed=environment.sealed, expected=expected, not_enforced=(*environment.not_enforced(), *unenforced),
+        sealed=environment.sealed, cases=old.cases if old is not None else options.cases, expected=expected,
+        not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
     todo = tuple(
@@ -128,18 +160,18 @@ def _old_job(options: RunOptions, agent: Agent) -> Job:
     job = read_job(options.resume)
     for what, was, asked in (("agent", job.agent, agent.name), ("environment", job.environment, options.environment)):
         if was != asked:
+            option = "--env" if what == "environment" else f"--{what}"
             raise AuthorError(
-                f"{display_path(options.resume)}: ran with the {what} {was}, not {asked}; start a new job"
+                f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
+                f"{option} {was}, or start a new job"
             )
     if is_running(options.resume):
         raise AuthorError(f"{display_path(options.resume)}: this job is running; wait for it, or end it")
     return job
 
 
-def _tasks(
-    source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: Job | None
-) -> tuple[list[TaskPart], list[str]]:
-    """The tasks of the job in the build's order, and warnings. ``cases`` and an old job's cases limit them."""
+def _tasks(source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: Job | None) -> list[TaskPart]:
+    """The tasks of the job in the build's order. ``cases`` and an old job's cases limit them."""
     by_case = {task.case_id: task for task in manifest.tasks}
     faults = []
     for case in cases:
@@ -154,18 +186,33 @@ def _tasks(
             faults.append(
                 Problem("its task directory is gone", Where(source / task.directory, case=task.case_id), "build it")
             )
-    if not tasks and not faults:
+    if not manifest.tasks:
         faults.append(Problem("no tasks to run", Where(source), "build the eval with at least one case"))
     if faults:
         raise AuthorError(faults)
-    gone = sorted(case for case in wanted if case not in by_case)
-    return tasks, [f"case {case} of this job is no longer built: its trials are left out" for case in gone]
+    return tasks
 
 
-def _expected(source: Path, job: str, task: TaskPart, attempt: int, warnings: list[str]) -> Expected:
-    digest = task_digest(source / task.directory)
-    if digest != task.digest and attempt == 1:
-        warnings.append(f"case {task.case_id}: {task.directory} was changed after it was built")
+def not_the_same(
+    job: Job, name: str, digests: Mapping[str, str], folder: Path, hint: str = "start a new job"
+) -> list[Problem]:  # fmt: skip
+    """Why the tasks of the eval ``name`` (case → digest) are not those of the job in ``folder``; empty when they are.
+
+    Results of different tasks are not to be put together under one job.
+    """
+    if job.name != name:
+        what = f"this job is one of the eval {job.name!r}, not of {name!r}"
+        return [Problem(what, Where(folder), "start a new job", code="other-tasks")]
+    faults = {}
+    for one in job.expected:
+        if one.digest != digests.get(one.case_id):
+            what = "has changed since" if one.case_id in digests else "is not there any more"
+            where = Where(folder, case=one.case_id)
+            faults[one.case_id] = Problem(f"the task that this job ran {what}", where, hint, code="other-tasks")
+    return list(faults.values())
+
+
+def _expected(job: str, task: TaskPart, attempt: int, digest: str) -> Expected:
     # an opaque name: the agent may see it, and must not learn which case it works on
     trial = hashlib.sha256(f"{job}\0{task.name}\0{attempt}\0{digest}".encode()).hexdigest()[:12]
     return Expected(
@@ -178,5 +225,6 @@ def _keeps(trial: Trial, agent: Agent) -> bool:
     return trial.status in FINISHED and trial.agent == agent.name
 
 
-def _job_id(name: str) -> str:
-    return f"{slug(name) or 'job'}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+def new_job_id(name: str) -> str:
+    """An id for a job on the eval ``name`` that no other job has."""
+    return f"{slug(name) or 'job'}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

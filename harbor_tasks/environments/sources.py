@@ -1,0 +1,128 @@
+"""Where the tasks of a command come from: a folder that `build` wrote, or an eval that is built for this command alone.
+
+A job on an eval has its tasks in its own folder (``tasks/``), which nothing else writes: not another run, not another
+eval in a folder of the same name, not a dry run. Every other build here is temporary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from harbor_tasks.environments.base import Job, RunOptions, new_folder, read_job
+from harbor_tasks.environments.plan import new_job_id, not_the_same
+from harbor_tasks.environments.staging import remove_tree
+from harbor_tasks.errors import AuthorError, Problem, Where, display_path
+from harbor_tasks.tasks.build import Progress, build
+from harbor_tasks.tasks.manifest import BuildManifest, manifest_path, read_manifest
+
+TASKS = "tasks"
+"""The folder of a job that holds the tasks that were built for it."""
+
+Say = Callable[[str], None]
+"""Gets the build's warnings, a line each."""
+Building = Callable[[], AbstractContextManager[Progress | None]]
+"""Entered while an eval is built; gives what is told of the progress."""
+
+
+def is_eval(source: Path) -> bool:
+    """Is it an eval, or the folder of one? Else it is to be a folder of built tasks. AuthorError when it is nothing."""
+    if not source.exists():
+        raise AuthorError(
+            f"{display_path(source)}: no such file or folder; name an eval.yaml or a folder that `build` wrote"
+        )
+    return source.is_file() or (source / "eval.yaml").is_file()
+
+
+@contextmanager
+def built_tasks(
+    source: Path, say: Say, building: Building = nullcontext, *, cases: Sequence[str] = ()
+) -> Iterator[Path]:  # fmt: skip
+    """The built tasks of a folder, or of an eval, which are gone afterwards. AuthorError as of `build`."""
+    if not is_eval(source):
+        yield source
+        return
+    with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
+        yield _build(source, Path(scratch).resolve() / TASKS, say, building, cases)
+
+
+@contextmanager
+def job_tasks(
+    source: Path, options: RunOptions, say: Say, building: Building = nullcontext, *, dry: bool = False
+) -> Iterator[tuple[Path, Path | None]]:  # fmt: skip
+    """The tasks of the job that ``options`` ask for, and the job's folder when there is one already.
+
+    The folder of a new job on an eval holds nothing but its tasks, and is removed on the way out when no job.json has
+    come to them; with ``dry`` there is none. ``--resume`` with an eval goes on with the tasks that the job has;
+    AuthorError when the eval no longer gives the same.
+    """
+    if options.resume is not None and is_eval(source):
+        yield _tasks_of(options.resume, source, say, building), options.resume
+    elif dry or not is_eval(source):
+        with built_tasks(source, say, building, cases=options.cases) as tasks:
+            yield tasks, options.resume
+    else:
+        with _room(options.jobs_dir) as room:
+            built = _build(source, room / TASKS, say, building, options.cases)
+            folder = options.jobs_dir.absolute() / new_job_id(read_manifest(built).name)
+            new_folder(folder)
+            try:
+                built.rename(folder / TASKS)
+                yield folder / TASKS, folder
+            finally:
+                if not (folder / "job.json").exists():
+                    remove_tree(folder)
+
+
+def _tasks_of(resume: Path, source: Path, say: Say, building: Building) -> Path:
+    """The tasks of a job that is gone on with, which the eval still gives."""
+    job, own = read_job(resume), resume / TASKS
+    if not manifest_path(own).is_file():
+        raise AuthorError(
+            f"{display_path(resume)}: this job ran built tasks, not an eval; in place of {display_path(source)} name "
+            f"{display_path(Path(job.source))}"
+        )
+    with built_tasks(source, say, building, cases=job.cases) as tasks:
+        _require_same(job, read_manifest(own), read_manifest(tasks), resume)
+    return own
+
+
+def _require_same(job: Job, own: BuildManifest, now: BuildManifest, resume: Path) -> None:
+    """AuthorError unless the eval gives what the job has: another eval, changed cases, or other thresholds."""
+    digests = {task.case_id: task.digest for task in now.tasks}
+    hint = f"start a new job, or go on with the tasks as they were: {display_path(resume / TASKS)}"
+    faults = not_the_same(job, now.name, digests, resume, hint)
+    before, after = (manifest.model_dump(exclude={"tasks", "tool"}) for manifest in (own, now))
+    changed = [key for key in before if before[key] != after[key]]
+    if changed and not faults:
+        what = f"the eval has changed since this job started ({', '.join(changed)})"
+        faults = [Problem(what, Where(resume), hint, code="other-tasks")]
+    if faults:
+        raise AuthorError(faults)
+
+
+def _build(source: Path, out: Path, say: Say, building: Building, cases: Sequence[str]) -> Path:
+    with building() as progress:
+        report = build(source, out, only=cases, progress=progress)
+    for problem in report.problems:
+        say(str(problem))
+    return out
+
+
+@contextmanager
+def _room(jobs_dir: Path) -> Iterator[Path]:
+    """A new folder beside the jobs, with no name of a job's; no trace of it, nor of folders made for it, is left."""
+    made = [path for path in (jobs_dir, *jobs_dir.parents) if not path.exists()]
+    room = jobs_dir.absolute() / f".new-{secrets.token_hex(6)}"
+    new_folder(room)
+    try:
+        yield room
+    finally:
+        remove_tree(room)
+        with contextlib.suppress(OSError):  # the first that holds something ends it
+            for path in made:
+                path.rmdir()

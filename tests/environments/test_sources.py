@@ -1,0 +1,253 @@
+"""Where a job's tasks come from: an eval is built for each job alone, and nothing rewrites a job's tasks unseen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harbor_tasks.environments.base import Event, RunOptions, Trial, read_job, read_trials
+from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.environments.plan import task_digest
+from harbor_tasks.environments.sources import built_tasks
+from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.tasks.build import build
+
+DONE = "echo yes > done.txt\n"
+
+
+@pytest.fixture
+def desk(author: Any) -> Any:
+    """An eval of two cases, written and not built."""
+    author.case("a", solve=DONE)
+    author.case("b", solve=DONE)
+    author.write()
+    return author
+
+
+def run(author: Any, listen: Any = None, **options: Any) -> Path:
+    """A job on the eval itself."""
+    return run_job(author.eval, RunOptions(agent="oracle", jobs_dir=author.jobs, **options), on_event=listen)
+
+
+def the_digests_of_what_ran(folder: Path) -> dict[str, bool]:
+    """Case → whether the task that lies in the job is the one that its trial is recorded under."""
+    job = read_job(folder)
+    return {one.case_id: task_digest(Path(job.source) / one.task) == one.digest for one in job.expected}
+
+
+def rewards(folder: Path) -> dict[str, float | None]:
+    return {trial.case_id: trial.reward for trial in read_trials(folder)}
+
+
+def test_a_job_on_an_eval_keeps_the_tasks_that_it_ran(desk: Any) -> None:
+    folder = run(desk)
+    assert rewards(folder) == {"a": 1, "b": 1}
+    assert Path(read_job(folder).source) == folder / "tasks"
+    assert the_digests_of_what_ran(folder) == {"a": True, "b": True}
+    assert list(desk.jobs.iterdir()) == [folder]
+    assert list(desk.scratch.iterdir()) == []
+
+
+def test_what_is_run_while_a_job_runs_leaves_its_tasks_alone(desk: Any) -> None:
+    others: list[Path] = []
+
+    def listen(event: Event) -> None:
+        if event.kind == "started" and not others:
+            desk.case("b", solve=f"{DONE}# another task\n")
+            others.append(run(desk, cases=("b",)))
+            desk.dry_run(desk.eval, cases=("a",))
+
+    folder = run(desk, listen)
+    assert rewards(folder) == {"a": 1, "b": 1}
+    assert the_digests_of_what_ran(folder) == {"a": True, "b": True}
+    assert rewards(others[0]) == {"b": 1}
+    assert the_digests_of_what_ran(others[0]) == {"b": True}
+
+
+def test_evals_in_folders_of_one_name_run_at_the_same_time(desk: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "eval"
+    shutil.copytree(desk.eval, other)
+    (other / "cases" / "b").rename(other / "cases" / "c")
+    (other / "eval.yaml").write_text(json.dumps({**desk.spec, "name": "table"}))
+    found: dict[str, Path] = {}
+
+    def job(name: str, source: Path) -> None:
+        found[name] = run_job(source, RunOptions(agent="oracle", jobs_dir=desk.jobs))
+
+    threads = [threading.Thread(target=job, args=one) for one in (("desk", desk.eval), ("table", other))]
+    threads += [threading.Thread(target=job, args=("desk again", desk.eval))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(found.values())) == 3
+    assert {name: rewards(folder) for name, folder in found.items()} == {
+        "desk": {"a": 1, "b": 1}, "desk again": {"a": 1, "b": 1}, "table": {"a": 1, "c": 1},
+    }  # fmt: skip
+    assert all(all(the_digests_of_what_ran(folder).values()) for folder in found.values())
+
+
+def test_a_dry_run_of_an_eval_leaves_nothing_behind(desk: Any) -> None:
+    plan = desk.dry_run(desk.eval)
+    assert [one.case_id for one in plan.todo] == ["a", "b"]
+    assert not desk.jobs.exists()
+    assert list(desk.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"cases": ("z",)}, "z"), ({"environment": "moon"}, "moon"), ({"attempts": 1, "harbor_options": ("-x",)}, "-x")],
+)
+def test_a_job_that_cannot_start_leaves_nothing_behind(desk: Any, options: Any, says: str) -> None:
+    with pytest.raises(AuthorError, match=says):
+        run(desk, **options)
+    assert not desk.jobs.exists()
+
+
+def test_a_job_that_cannot_start_leaves_other_jobs_alone(desk: Any) -> None:
+    folder = run(desk)
+    with pytest.raises(AuthorError, match="moon"):
+        run(desk, environment="moon")
+    assert list(desk.jobs.iterdir()) == [folder]
+
+
+def test_a_place_for_jobs_that_cannot_be_written_is_said(desk: Any) -> None:
+    desk.jobs.write_text("a file")
+    with pytest.raises(MachineError, match="name another place for jobs with --jobs-dir"):
+        run(desk)
+    with pytest.raises(MachineError, match="name another place for jobs with --jobs-dir"):
+        desk.run_built(desk.build())
+
+
+def test_tasks_for_other_commands_are_gone_afterwards(desk: Any) -> None:
+    with built_tasks(desk.eval, pytest.fail) as tasks:
+        assert (tasks / "a" / "task.toml").is_file()
+    assert not tasks.exists()
+    out = desk.build()
+    with built_tasks(out, pytest.fail) as tasks:
+        assert tasks == out
+    assert (out / "a" / "task.toml").is_file()
+
+
+# ---- resume ----
+
+
+def unfinished(desk: Any) -> Path:
+    """A job of which case b failed and would not fail again."""
+    flag = desk.folder / "flag"
+    desk.case("b", solve=f"[ -e {flag} ] || exit 7\n{DONE}")
+    folder = run(desk)
+    assert [trial.status for trial in read_trials(folder)] == ["scored", "error"]
+    flag.touch()
+    return folder
+
+
+def test_a_job_on_an_eval_is_gone_on_with(desk: Any) -> None:
+    folder = unfinished(desk)
+    kept = read_trials(folder)[0]
+    assert run(desk, resume=folder) == folder
+    assert rewards(folder) == {"a": 1, "b": 1}
+    assert read_trials(folder)[0] == kept
+    assert list(desk.scratch.iterdir()) == []
+
+
+def test_a_job_on_some_cases_is_gone_on_with_on_those(desk: Any) -> None:
+    folder = run(desk, cases=("b",))
+    (folder / "trials" / read_trials(folder)[0].id / "trial.json").unlink()
+    desk.case("a", solve="# has changed, and is none of this job's")
+    run(desk, resume=folder)
+    assert rewards(folder) == {"b": 1}
+
+
+def change_a_case(desk: Any) -> str:
+    desk.case("a", solve=f"{DONE}# changed\n")
+    return r"case a\): the task that this job ran has changed since"
+
+
+def remove_a_case(desk: Any) -> str:
+    shutil.rmtree(desk.eval / "cases" / "a")
+    return r"case a\): the task that this job ran is not there any more"
+
+
+def change_a_threshold(desk: Any) -> str:
+    desk.spec["thresholds"] = {"done": {"min_mean": 0.5}}
+    return r"the eval has changed since this job started \(thresholds\)"
+
+
+def be_another_eval(desk: Any) -> str:
+    desk.spec["name"] = "table"
+    return "this job is one of the eval 'desk', not of 'table'"
+
+
+@pytest.mark.parametrize("change", [change_a_case, remove_a_case, change_a_threshold, be_another_eval])
+def test_a_job_is_not_gone_on_with_on_another_eval(desk: Any, change: Any) -> None:
+    folder = unfinished(desk)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    says = change(desk)
+    desk.write()
+    with pytest.raises(AuthorError, match=says):
+        run(desk, resume=folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    # the tasks as they were are still there
+    desk.run_built(folder / "tasks", resume=folder)
+    assert rewards(folder) == {"a": 1, "b": 1}
+
+
+def test_a_job_on_built_tasks_is_gone_on_with_by_their_name(desk: Any) -> None:
+    ran = desk.run()
+    with pytest.raises(AuthorError, match=rf"name {desk.folder / 'out'}"):
+        run(desk, resume=ran.folder)
+
+
+# ---- built tasks that change under a job ----
+
+
+def test_a_task_that_is_rewritten_before_its_trial_is_not_run(desk: Any) -> None:
+    desk.case("a", solve=f"echo exit 9 > {desk.folder}/out/b/solution/solve.sh\n{DONE}")
+    ran = desk.run(parallel=1)
+    a, b = ran.trials
+    assert (a.status, a.reward) == ("scored", 1)
+    assert_refused(b, "was changed since the job started")
+    assert not (ran.folder / "trials" / b.id / "workspace").exists()
+
+
+def test_a_task_that_is_rewritten_during_its_trial_has_no_score(desk: Any) -> None:
+    desk.case("a", solve=f"echo '# easier' >> {desk.folder}/out/a/tests/verify.py\n{DONE}")
+    a, b = desk.run().trials
+    assert_refused(a, "was changed since the job started")
+    assert b.reward == 1
+
+
+def test_a_task_that_is_built_anew_during_its_job_is_not_run(desk: Any) -> None:
+    desk.case("a", solve=f"while [ ! -e {desk.folder}/built ]; do sleep 0.02; done\n{DONE}")
+    out = desk.build()
+
+    def listen(event: Event) -> None:
+        if event.text == "started a":
+            desk.case("b", solve=f"{DONE}# another\n")
+            build(desk.eval, out)
+            (desk.folder / "built").touch()
+
+    folder = run_job(out, RunOptions(agent="oracle", jobs_dir=desk.jobs, parallel=1), on_event=listen)
+    a, b = read_trials(folder)
+    assert a.reward == 1
+    assert_refused(b, "was changed since the job started")
+
+
+def test_a_task_that_goes_away_during_its_job_is_said(desk: Any) -> None:
+    desk.case("a", solve=f"rm -r {desk.folder}/out/b\n{DONE}")
+    a, b = desk.run(parallel=1).trials
+    assert a.reward == 1
+    assert_refused(b, "is gone since the job started")
+
+
+def assert_refused(trial: Trial, says: str) -> None:
+    assert trial.error is not None
+    assert (trial.status, trial.error.kind, trial.reward) == ("error", "environment", None)
+    assert says in trial.error.message
+    assert f"out/{trial.case_id} " in trial.error.message
