@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -289,8 +289,14 @@ def write_record(path: Path, record: Record) -> None:
     """Write a record as JSON beside its place and rename it into place: a reader sees the old or the new one."""
     text = json.dumps(record.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False)
     beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    beside.replace(path)
+    try:
+        beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+        beside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say where
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def read_job(folder: Path) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -228,3 +229,8 @@ def _keeps(trial: Trial, agent: Agent) -> bool:
 def new_job_id(name: str) -> str:
     """An id for a job on the eval ``name`` that no other job has."""
     return f"{slug(name) or 'job'}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def is_job_id(name: str) -> bool:
+    """Does it look like one that `new_job_id` made?"""
+    return re.fullmatch(r".+-\d{8}-\d{6}-[0-9a-f]{6}", name) is not None

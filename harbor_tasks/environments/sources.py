@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from harbor_tasks.environments.base import Job, RunOptions, new_folder, read_job
+from harbor_tasks.environments.base import Job, RunOptions, job_lock, new_folder, read_job
 from harbor_tasks.environments.plan import new_job_id, not_the_same
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, Problem, Where, display_path
@@ -23,6 +23,9 @@ from harbor_tasks.tasks.manifest import BuildManifest, manifest_path, read_manif
 TASKS = "tasks"
 """The folder of a job that holds the tasks that were built for it."""
 
+ROOM = ".new-"
+"""How folders begin in which the tasks of a new job are built."""
+
 Say = Callable[[str], None]
 """Gets the build's warnings, a line each."""
 Building = Callable[[], AbstractContextManager[Progress | None]]
@@ -30,12 +33,17 @@ Building = Callable[[], AbstractContextManager[Progress | None]]
 
 
 def is_eval(source: Path) -> bool:
-    """Is it an eval, or the folder of one? Else it is to be a folder of built tasks. AuthorError when it is nothing."""
+    """Is it an eval, or the folder of one? Else it is a folder of built tasks. AuthorError when it is neither."""
+    what = "name an eval.yaml, its folder, or a folder that harbor-pack build wrote"
     if not source.exists():
-        raise AuthorError(
-            f"{display_path(source)}: no such file or folder; name an eval.yaml or a folder that `build` wrote"
-        )
-    return source.is_file() or (source / "eval.yaml").is_file()
+        raise AuthorError(f"{display_path(source)}: no such file or folder; {what}")
+    if source.is_file() or (source / "eval.yaml").is_file():
+        return True
+    if not manifest_path(source).is_file():
+        below = ", ".join(display_path(path.parent) for path in sorted(source.glob("*/eval.yaml"))[:5])
+        hint = f"did you mean one of {below}?" if below else what
+        raise AuthorError(f"{display_path(source)}: neither an eval nor built tasks are in this folder; {hint}")
+    return False
 
 
 @contextmanager
@@ -115,12 +123,16 @@ def _build(source: Path, out: Path, say: Say, building: Building, cases: Sequenc
 
 @contextmanager
 def _room(jobs_dir: Path) -> Iterator[Path]:
-    """A new folder beside the jobs, with no name of a job's; no trace of it, nor of folders made for it, is left."""
+    """A new folder beside the jobs, with no name of a job's; no trace of it, nor of folders made for it, is left.
+
+    While its lock is held, a job's folder in which there is no job yet may be in use (`clean` asks).
+    """
     made = [path for path in (jobs_dir, *jobs_dir.parents) if not path.exists()]
-    room = jobs_dir.absolute() / f".new-{secrets.token_hex(6)}"
+    room = jobs_dir.absolute() / f"{ROOM}{secrets.token_hex(6)}"
     new_folder(room)
     try:
-        yield room
+        with job_lock(room):
+            yield room
     finally:
         remove_tree(room)
         with contextlib.suppress(OSError):  # the first that holds something ends it

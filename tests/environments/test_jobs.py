@@ -113,7 +113,11 @@ def test_what_this_version_does_not_run_is_said(author: Any, options: dict[str, 
 
 
 def test_a_folder_that_is_no_build_is_said(tmp_path: Path) -> None:
-    with pytest.raises(AuthorError, match="run harbor-pack build"):
+    with pytest.raises(AuthorError, match=r"neither an eval nor built tasks .* that harbor-pack build wrote"):
+        run_job(tmp_path, RunOptions(jobs_dir=tmp_path / "jobs"))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "eval.yaml").touch()
+    with pytest.raises(AuthorError, match=rf"did you mean one of {tmp_path}/shop\?"):
         run_job(tmp_path, RunOptions(jobs_dir=tmp_path / "jobs"))
 
 

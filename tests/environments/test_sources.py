@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import threading
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.base import Event, RunOptions, Trial, read_job, read_trials
+from harbor_tasks.environments.base import Event, RunOptions, Trial, job_lock, read_job, read_trials
+from harbor_tasks.environments.cleaning import clean
 from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.plan import task_digest
-from harbor_tasks.environments.sources import built_tasks
+from harbor_tasks.environments.sources import ROOM, built_tasks
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.tasks.build import build
 
@@ -124,6 +127,22 @@ def test_a_place_for_jobs_that_cannot_be_written_is_said(desk: Any) -> None:
         desk.run_built(desk.build())
 
 
+def test_a_full_disk_is_said_with_the_file(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Path.write_text
+
+    def full(path: Path, *args: Any, **options: Any) -> int:
+        if path.name.startswith(".job.json"):
+            write(path, "half of i")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *args, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run(desk)
+    assert Path(str(caught.value.filename)).name == "job.json"
+    assert not desk.jobs.exists()
+
+
 def test_tasks_for_other_commands_are_gone_afterwards(desk: Any) -> None:
     with built_tasks(desk.eval, pytest.fail) as tasks:
         assert (tasks / "a" / "task.toml").is_file()
@@ -132,6 +151,35 @@ def test_tasks_for_other_commands_are_gone_afterwards(desk: Any) -> None:
     with built_tasks(out, pytest.fail) as tasks:
         assert tasks == out
     assert (out / "a" / "task.toml").is_file()
+
+
+# ---- what a killed run leaves ----
+
+
+def test_what_a_run_left_that_was_killed_before_there_was_a_job_is_removed(desk: Any) -> None:
+    kept, other = run(desk), desk.folder / "jobs" / "mine"
+    left = desk.jobs / "desk-20300101-000000-abcdef"
+    desk.build().rename(left.with_name("tasks"))
+    for place in (left, other):  # the other one is somebody's own
+        shutil.copytree(desk.jobs / "tasks", place / "tasks")
+    room = desk.jobs / f"{ROOM}1"
+    room.mkdir()
+    with job_lock(room):
+        assert clean_folders(desk.jobs) == []
+    assert clean_folders(desk.jobs) == [f"folder {room}", f"folder {left}"]
+    assert sorted(desk.jobs.iterdir()) == sorted([kept, other, desk.jobs / "tasks"])
+    assert (kept / "tasks" / "a" / "task.toml").is_file()
+
+
+def test_what_a_run_has_before_there_is_a_job_is_in_use(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(LocalEnvironment, "ready", lambda *_: seen.append(clean_folders(desk.jobs)))
+    assert rewards(run(desk)) == {"a": 1, "b": 1}
+    assert seen == [[]]
+
+
+def clean_folders(jobs: Path) -> list[str]:
+    return [line for line in clean(jobs_dir=jobs).removed if line.startswith("folder")]
 
 
 # ---- resume ----
