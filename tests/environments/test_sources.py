@@ -11,8 +11,19 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.base import Event, RunOptions, Trial, job_lock, read_job, read_trials
+from harbor_tasks.environments.base import (
+    Event,
+    RunOptions,
+    SandboxError,
+    Trial,
+    TrialPlan,
+    job_lock,
+    read_job,
+    read_trials,
+)
 from harbor_tasks.environments.cleaning import clean
+from harbor_tasks.environments.harbor_command import Harbor
+from harbor_tasks.environments.harbor_process import HarborRun
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.plan import task_digest
@@ -292,6 +303,18 @@ def test_a_task_that_goes_away_during_its_job_is_said(desk: Any) -> None:
     a, b = desk.run(parallel=1).trials
     assert a.reward == 1
     assert_refused(b, "is gone since the job started")
+
+
+def test_a_task_that_is_changed_before_harbor_has_its_copy_is_not_run(desk: Any, tmp_path: Path) -> None:
+    out = desk.build()
+    plan = desk.dry_run(out)
+    trials = [TrialPlan(one, out / one.task, tmp_path / "trial", plan.agent) for one in plan.todo]
+    run_of_harbor = HarborRun(Harbor(Path("harbor"), "0.26"), tmp_path / "run", {})
+    run_of_harbor.write(trials, {}, None)
+    assert (tmp_path / "run" / "config.json").exists()
+    (out / "b" / "instruction.md").write_text("something else")
+    with pytest.raises(SandboxError, match="out/b was changed since the job started"):
+        run_of_harbor.write(trials, {}, None)
 
 
 def assert_refused(trial: Trial, says: str) -> None:
