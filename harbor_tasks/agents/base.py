@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harbor_tasks.errors import AuthorError
+from harbor_tasks.evalspec import network_fault
 from harbor_tasks.resources import resource
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Agent(Protocol):
 
 
 def make_agent(name: str, manifest: BuildManifest) -> Agent:
-    """The agent of this name, set up for this build; AuthorError when there is none."""
+    """The agent of this name, set up for this build; AuthorError when there is none, or it cannot work on this eval."""
     from harbor_tasks.agents.oracle import OracleAgent
     from harbor_tasks.agents.probe import ProbeAgent
     from harbor_tasks.agents.replay import ReplayAgent
@@ -86,6 +87,8 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
     if name == ProbeAgent.name:  # of a task that `probe` makes
         return ProbeAgent()
     known = (OracleAgent.name, ReplayAgent.name)
+    if fault := network_fault(manifest.sandbox, name):
+        raise AuthorError(fault)
     if name in PLANNED:
         raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {' or '.join(known)}")
     close = difflib.get_close_matches(name, known, n=1)

@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -102,22 +104,47 @@ class _Finder:
         for base in dict.fromkeys((self.ev.project, self.ev.root)):
             if base == Path.home():
                 continue  # what the author has there is for all projects, not this eval's
+            if not (base / ".claude").is_dir():
+                self._is_there(base, ".claude", folder=True)
             for folder in PROJECT_FOLDERS:
                 path = self._watch(base / folder)
-                if path.is_dir():
+                if self._is_there(base, folder, folder=True):
                     own: dict[str, list[TaskFile]] = {}
-                    for file in self._below(path, f"workspace/{folder}", inside=base):
+                    for file in self._below(path, f"workspace/{folder}", inside=self.ev.project):
                         own.setdefault("/".join(file.path.split("/")[:4]), []).append(file)
                     found.update(own)
             for name in PROJECT_FILES:
                 path = self._watch(base / name)
-                if path.is_file():
-                    found[name] = list(self._file(path, f"workspace/{name}"))
+                if self._is_there(base, name, folder=False):
+                    found[name] = list(self._file(path, f"workspace/{name}", inside=self.ev.project))
             settings = self._watch(base / ".claude/settings.json")
             if _json(settings).get("hooks"):
                 self._hooks_not_run(settings)
         for files in found.values():
             yield from files
+
+    def _is_there(self, base: Path, name: str, *, folder: bool) -> bool:
+        """Whether the project has this folder or file; what lies in its place, or leads out of it, is an error."""
+        path = base / name
+        if not os.path.lexists(path):
+            return False
+        way = [path, *list(path.parents)[: name.count("/")]]
+        try:
+            project = self.ev.project.resolve()
+            out = [step for step in way if step.is_symlink() and not step.resolve().is_relative_to(project)]
+            mode = path.stat().st_mode
+        except (OSError, RuntimeError):
+            self.problems.error("is a link that leads nowhere", path, hint="remove it", code="not-packable")
+            return False
+        if out:
+            hint = "copy what the agent needs into the project"
+            self.problems.error("is a link that leaves the project", out[-1], hint=hint, code="not-packable")
+        elif stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode):
+            return True
+        else:
+            says = "must be a folder" if folder else "must be a file (no folder, pipe, socket or device)"
+            self.problems.error(says, path, hint="the agent's program reads it", code="not-packable")
+        return False
 
     def plugin_dirs(self) -> Iterator[TaskFile]:
         """The folders of ``runner.plugin_dirs``, each under its plugin's name; that they exist was checked before."""
@@ -201,9 +228,9 @@ class _Finder:
             yield self._kept(replace(file, path=f"{place}/{file.path}"))
         self.watched.extend(("names", str(folder)) for folder in folders)
 
-    def _file(self, path: Path, place: str) -> Iterator[TaskFile]:
+    def _file(self, path: Path, place: str, *, inside: Path | None = None) -> Iterator[TaskFile]:
         """One file, by the same rules as a folder of files."""
-        for file in collect(path.parent, self.problems, skip=lambda other: other != path):
+        for file in collect(path.parent, self.problems, inside=inside, skip=lambda other: other != path):
             if file.content is not None:
                 yield self._kept(replace(file, path=place))
 
@@ -220,9 +247,20 @@ class _Finder:
     def _left_out(self, root: Path) -> Any:
         """What of a folder is not packed: caches, version control, credentials, the eval itself and other evals."""
         private = {self.ev.file, *private_files(self.ev)}
+        real_private = [path.resolve() for path in private]
+
+        def leads_to_private(link: Path) -> bool:
+            with suppress(OSError, RuntimeError):
+                real = link.resolve()
+                return any(real.is_relative_to(one) or one.is_relative_to(real) for one in real_private)
+            return False
 
         def left_out(path: Path) -> bool:
             if path.name in NEVER_PACKED or path in private or path.suffix == ".pyc":
+                return True
+            if path.is_symlink() and leads_to_private(path):
+                says = "is a link to what only the verifier may see, and is not packed"
+                self.problems.warn(says, path, hint="copy what the agent needs", code="private-link")
                 return True
             if path.name in ("eval.yaml", "tool_handlers.yaml") and path.with_name("eval.yaml").is_file():
                 return True
@@ -273,6 +311,8 @@ def private_files(ev: Eval) -> Iterator[Path]:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON mapping, or an empty one when there is none: whether it is right is for the agent program to say."""
     try:
+        if not path.is_file():  # a pipe would block
+            return {}
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harbor_tasks.errors import Problem, Problems, Where
-from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec import Eval, dotted
 from harbor_tasks.tasks.layer import Layer
 from harbor_tasks.tasks.staging_hooks import has_staging
+
+_PLACES = ".claude/skills, .claude/commands or plugin_dirs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class MissingSkill:
 def missing_skills(ev: Eval, layer: Layer) -> tuple[MissingSkill, ...]:
     """The skills of an eval that are in no place of its project where the agent looks.
 
-    An eval whose project has no skills, commands or plugins at all may rely on its image: that is a warning only. So is
-    a skill that commands may make at build.
+    A skill that commands may make at build is a warning only. So is one that the eval's own image may bring, where the
+    project has no skills, commands or plugins at all.
     """
     return tuple(_missing(ev, set(known_names(layer))))
 
@@ -37,19 +39,26 @@ def report_missing(missing: Iterable[MissingSkill], workspace: Iterable[str], pr
 
 
 def _missing(ev: Eval, known: set[str]) -> Iterator[MissingSkill]:
+    sandbox = ev.spec.sandbox
+    in_image = (sandbox.image is not None or sandbox.dockerfile is not None) and not known
     for keys, skill in _skills(ev):
         if skill in known:
             continue
         near = difflib.get_close_matches(skill, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)[:10])}" if known else ""
-        places = ".claude/skills, .claude/commands or plugin_dirs"
-        message = f"{'.'.join(map(str, keys))}: the skill {skill!r} is not found in {places}"
+        message = f"{dotted(ev.where(*keys))}: the skill {skill!r} is not found in {_PLACES}"
         where = Where(ev.file, ev.line(*keys))
-        if known and not has_staging(ev):
-            yield MissingSkill(skill, Problem(message, where, hint, "error", "skill-not-found"))
-        else:
-            hint = hint or "the image or a hook has to bring it"
+        if in_image or has_staging(ev):
+            hint = f"did you mean {near[0]}?" if near else "the image or a hook has to bring it"
             yield MissingSkill(skill, Problem(message, where, hint, "warning", "skill-not-packed"))
+        else:
+            hint = f"did you mean {near[0]}?" if near else _where_to_put(skill, known)
+            yield MissingSkill(skill, Problem(message, where, hint, "error", "skill-not-found"))
+
+
+def _where_to_put(skill: str, known: set[str]) -> str:
+    plugin, _, name = skill.rpartition(":")
+    home = f"the plugin {plugin} into runner.plugin_dirs" if plugin else f"it into .claude/skills/{name}/SKILL.md"
+    return f"put {home}" + (f"; known here: {', '.join(sorted(known)[:10])}" if known else "")
 
 
 def _skills(ev: Eval) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -75,9 +84,13 @@ def known_names(layer: Layer) -> Iterator[str]:
 
 
 def _names(parts: Sequence[str]) -> Iterator[str]:
-    """The name of the skill or command that this file defines, if it does: by its folder, or by its own name."""
+    """The name of the skill or command that this file defines, if it does: by its folder, or by its own name.
+
+    A SKILL.md deeper than `skills/<name>/` is a file of that skill.
+    """
     if parts[-1] == "SKILL.md" and len(parts) > 1:
-        yield parts[-2]
+        if parts[0] != "skills" or len(parts) == 3:
+            yield parts[-2]
     elif len(parts) > 1 and parts[0] == "commands" and parts[-1].endswith(".md"):
         stem = parts[-1].removesuffix(".md")
         yield stem

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.load import misplaced_handlers
 from harbor_tasks.tasks.render import EvalPlan
 from harbor_tasks.tasks.state import Watch
 
@@ -43,6 +44,8 @@ def _files(plan: EvalPlan) -> Iterator[Watch]:
         if text is not None:
             for base in (ev.root, ev.project):
                 yield "tree", str(base / text)
+    for path in misplaced_handlers(ev):
+        yield "there", str(path)
     for text in spec.runner.plugin_dirs:
         for base in (ev.root, ev.project):
             yield "there", str(base / text)

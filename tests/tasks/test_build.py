@@ -215,3 +215,87 @@ class TestJobs:
         assert told[0][0] < 3
         assert told[-1] == (3, 3)
         assert {total for _done, total in told} == {3}
+
+
+@pytest.mark.parametrize("name", ["input.yaml", "answers.yaml", "annotations.yaml", "replay.yaml", "solution"])
+def test_a_pipe_in_a_files_place_is_an_error_by_path_and_not_waited_for(author: Author, name: str) -> None:
+    folder = author.case("c1")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    (said,) = author.refused()
+    assert said.startswith(f"{folder / name} (case c1): ")
+    assert [str(one) for one in check(author.root).problems.errors] == [said]
+
+
+@pytest.mark.parametrize("key", ["inputs", "judges", "handlers"])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_prompt_file_that_is_no_file_is_one_error(author: Author, key: str, kind: str) -> None:
+    author.case("c1")
+    if kind == "pipe":
+        os.mkfifo(author.root / "more.md")
+    else:
+        (author.root / "more.md").mkdir()
+    if key == "inputs":
+        author.eval(inputs={"tools": [{"match": "AskUserQuestion", "prompt_file": "more.md"}]})
+    elif key == "judges":
+        author.eval(judges=[{"name": "j", "prompt_file": "more.md"}])
+    else:
+        author.write("tool_handlers.yaml", "handlers:\n- {match: a, patterns: [WebFetch], prompt_file: more.md}\n")
+    (said,) = author.refused()
+    assert "prompt_file is not a file" in said
+
+
+@pytest.mark.parametrize("name", ["eval.yaml", "tool_handlers.yaml", ".mcp.json"])
+def test_a_pipe_in_the_place_of_a_file_of_the_eval_is_not_waited_for(author: Author, name: str) -> None:
+    author.case("c1")
+    author.eval()
+    (author.root / name).unlink(missing_ok=True)
+    os.mkfifo(author.root / name)
+    (said,) = author.refused()
+    assert said == f"{author.root / name}: is not a regular file"
+
+
+@pytest.mark.parametrize(
+    "execution", [{}, {"prompt": " "}, {"skill": ""}, {"steps": []}, {"steps": [{}]}, {"steps": [{"id": "a"}]}], ids=str
+)
+def test_an_eval_that_runs_nothing_is_one_error_and_none_of_its_cases(
+    author: Author, execution: dict[str, object]
+) -> None:
+    author.case("c1")
+    author.eval(execution=execution)
+    (said,) = author.refused()
+    assert said.startswith(f"{author.root}/eval.yaml:1: execution")
+    assert [str(one) for one in check(author.root).problems.errors] == [said]
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"module": "gone"},
+        {"builtin": "cost_budget", "arguments": []},
+        {"builtin": "nope"},
+        {"prompt_file": ""},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_faulty_judge_is_one_error(author: Author, judge: dict[str, object]) -> None:
+    author.case("c1")
+    author.eval(judges=[{"name": "a", "check": "return True", "step": 3}, {"name": "b", **judge}])
+    first, second = author.refused()
+    assert "judges[0].step" in first
+    assert "judges[1]" in second
+
+
+def test_a_faulty_step_shifts_no_index(author: Author) -> None:
+    author.case("c1")
+    steps = [{"id": "a"}, {"prompt": "p"}, {"id": "c", "prompt": "{{ input.gone }}"}, {"id": "d", "skill": "nope"}]
+    author.eval(execution={"steps": steps})
+    said = author.refused()
+    places = [
+        "execution.steps[1].id",
+        "execution.steps[0] must",
+        "execution.steps[2].prompt",
+        "execution.steps[3].skill",
+    ]
+    assert len(said) == 4
+    assert all(any(place in one for one in said) for place in places), said

@@ -287,3 +287,22 @@ def test_an_eval_without_a_repository_depends_on_where_the_command_runs(
     monkeypatch.chdir(above)
     author.build()
     assert len(list(author.out.rglob("CLAUDE.md"))) == 1
+
+
+@pytest.mark.parametrize("path", ["tool_handlers.yml", "hooks/tool_handlers.yaml"])
+def test_handlers_that_come_into_a_wrong_place_are_seen(author: Author, path: str) -> None:
+    author.case("c1")
+    author.build()
+    author.write(path, "handlers: []\n")
+    assert "is not read" in author.refused()[0]
+
+
+def test_a_judges_sibling_that_changes_is_seen(author: Author) -> None:
+    author.case("c1")
+    author.write("words.py", "LIMIT = 1\n")
+    author.write("quality.py", "import words\ndef judge(outputs): return words.LIMIT\n")
+    author.eval(judges=[{"name": "m", "module": "quality", "function": "judge"}])
+    author.build()
+    author.write("words.py", "LIMIT = 2\n")
+    assert author.build().written == 1
+    assert author.text("tests/lib/words.py") == "LIMIT = 2\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,3 +167,65 @@ def test_the_instruction_is_the_prompt_or_the_skill_with_its_arguments(
     skill: str | None, text: str, wanted: str
 ) -> None:
     assert render_task_file("instruction.md", skill=skill, arguments=text, prompt=text) == wanted
+
+
+BOMBS = [
+    "{{ 'x' * 10 ** 10 }}",
+    "{{ [input.a] * 10 ** 10 }}",
+    "{{ 'x' | center(10 ** 10) }}",
+    "{{ 'x'.ljust(10000000000) }}",
+    "{{ '%09999999999d' % 1 }}",
+    "{{ '{:09999999999}'.format(1) }}",
+    "{{ input.a | indent(10 ** 10) }}",
+    "{{ 7 ** (7 ** 11) }}",
+    "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "{{ 'aaaa' | replace('a', 'a' * 9999) | replace('a', 'a' * 9999) | replace('a', 'a' * 9999) }}",
+    "{% for x in range(99999) %}{% for y in range(99999) %}{% if x %}{% endif %}{% endfor %}{% endfor %}",
+    "{{ 'x' * 5000000 }}",
+    "{% for x in input.many %}{{ input.long }}{% endfor %}",
+    "{long}{long}{long}{long}{long}",
+    "{{ input.long | join(input.long) | length }}",
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_template_that_would_never_end_or_fill_the_memory_is_an_error_at_its_place(bomb: str) -> None:
+    data = {"a": "b\nc", "many": ["x"] * 1000, "long": "x" * 1_000_000}
+    began = time.monotonic()
+    text, said = rendered(f"first\n{bomb}\nlast", data)
+    assert time.monotonic() - began < 30
+    assert text is None
+    (one,) = said
+    assert one.startswith("eval.yaml:7 (case c1): execution.prompt")
+    assert "takes more than 2 s or 512 MiB" in one or "longer than 4 Mi characters" in one
+    if not bomb.startswith("{long"):
+        assert "line 2 of the template" in one
+
+
+def test_a_bomb_costs_its_time_only_once(author: Author) -> None:
+    author.eval(execution={"prompt": "{% for x in range(99999) %}{% for y in range(99998) %}{% endfor %}{% endfor %}"})
+    for number in range(20):
+        author.case(f"c{number}")
+    began = time.monotonic()
+    assert len(author.refused(jobs=1)) == 20
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ 'ab' * 3 }}", "ababab"),
+        ("{% for x in input.l %}{% for y in input.l %}{{ x ~ y }} {% endfor %}{% endfor %}", "aa ab ba bb "),
+        ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(input.l[0]) }}", "<a>"),
+        ("{{ input.l | map('upper') | join('-') }}", "A-B"),
+        ("{{ 'a,b'.split(',') | length }} {{ '%s!' % input.l[1] }}", "2 b!"),
+    ],
+)
+def test_a_template_may_compute(template: str, text: str) -> None:
+    assert rendered(template, {"l": ["a", "b"]}) == (text, [])
+
+
+def test_what_is_wrong_is_said_as_well_of_a_template_that_computes() -> None:
+    text, said = rendered("{{ 'a' * 2 }}\n{{ input.gone }}\n", {})
+    assert text is None
+    assert "execution.prompt, line 2 of the template: Missing required field 'gone' (input.gone)" in said[0]
