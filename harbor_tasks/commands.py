@@ -22,6 +22,7 @@ from harbor_tasks.output import (
     print_json,
     print_lines,
     print_matches,
+    print_place,
     print_problems,
     print_rich,
     progress_bar,
@@ -143,16 +144,25 @@ def run(
         list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
     ] = None,
     environment: Annotated[
-        str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor")
-    ] = "local",
+        str | None,
+        typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor (default: local)"),
+    ] = None,
     agent: Annotated[
-        str, typer.Option("--agent", metavar="NAME", help="who works: oracle (the solutions), replay (recorded calls)")
-    ] = "replay",
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="NAME",
+            help="who works: oracle (the solutions), replay (recorded calls) (default: replay)",
+        ),
+    ] = None,
     parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
     case: Cases = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="JOB", help="go on with this job: finished trials are kept")
+        Path | None,
+        typer.Option(
+            "--resume", metavar="JOB", help="go on with this job, where and by whom it ran: finished trials are kept"
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
@@ -163,7 +173,9 @@ def run(
     """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
     from harbor_tasks.environments import jobs
     from harbor_tasks.environments.base import RunOptions
+    from harbor_tasks.environments.plan import where_and_who
 
+    environment, agent = where_and_who(environment, agent, resume)
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
@@ -181,7 +193,9 @@ def run(
         print_job(interrupted.folder, as_json)
         complain(str(interrupted))
         raise typer.Exit(interrupted.exit_code) from None
-    raise typer.Exit(print_job(job, as_json))
+    code = print_job(job, as_json)
+    print_place(job)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harbor_tasks.errors import Problem, printable
+from harbor_tasks.errors import Problem, display_path, printable
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.base import Event
+
+MAX_PLACES = 5
+"""Failed trials whose folders are named."""
 
 
 def complain(text: str) -> None:
@@ -74,6 +78,19 @@ def print_job(job: Path, as_json: bool) -> int:
     else:
         print_rich(job_tables(summary))
     return summary.exit_code
+
+
+def print_place(job: Path) -> None:
+    """Where a job and its failed trials are kept, on standard error."""
+    from harbor_tasks.environments.base import read_trials, trial_dir
+    from harbor_tasks.results.collect import trial_label
+
+    failed = [trial for trial in read_trials(job) if trial.error is not None]
+    for trial in failed[:MAX_PLACES]:
+        complain(f"{trial_label(trial)}: its logs are in {display_path(trial_dir(job, trial.id))}")
+    if len(failed) > MAX_PLACES:
+        complain(f"… and {len(failed) - MAX_PLACES} more trials with errors")
+    complain(f"kept in {display_path(job)}; as a page: harbor-pack report {shlex.quote(display_path(job))}")
 
 
 def print_rich(renderables: Iterable[Any]) -> None:

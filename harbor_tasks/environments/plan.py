@@ -69,6 +69,12 @@ class JobPlan:
         }  # fmt: skip
 
 
+def where_and_who(environment: str | None, agent: str | None, resume: Path | None) -> tuple[str, str]:
+    """Environment and agent: those that were named, else those of the job that is gone on with, else the defaults."""
+    job = RunOptions() if resume is None else read_job(resume)
+    return environment or job.environment, agent or job.agent
+
+
 def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None) -> JobPlan:
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 

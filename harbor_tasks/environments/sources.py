@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -40,6 +41,11 @@ def is_eval(source: Path) -> bool:
     if source.is_file() or (source / "eval.yaml").is_file():
         return True
     if not manifest_path(source).is_file():
+        if (source / "job.json").is_file():
+            raise AuthorError(
+                f"{display_path(source)}: this is a job; to go on with it name what it ran, and it by --resume: "
+                f"harbor-pack run {shlex.quote(read_job(source).source)} --resume {shlex.quote(display_path(source))}"
+            )
         below = ", ".join(display_path(path.parent) for path in sorted(source.glob("*/eval.yaml"))[:5])
         hint = f"did you mean one of {below}?" if below else what
         raise AuthorError(f"{display_path(source)}: neither an eval nor built tasks are in this folder; {hint}")
@@ -102,7 +108,8 @@ def _tasks_of(resume: Path, source: Path, say: Say, building: Building) -> Path:
 def _require_same(job: Job, own: BuildManifest, now: BuildManifest, resume: Path) -> None:
     """AuthorError unless the eval gives what the job has: another eval, changed cases, or other thresholds."""
     digests = {task.case_id: task.digest for task in now.tasks}
-    hint = f"start a new job, or go on with the tasks as they were: {display_path(resume / TASKS)}"
+    tasks, folder = (shlex.quote(display_path(path)) for path in (resume / TASKS, resume))
+    hint = f"start a new job, or go on with the tasks as they were: harbor-pack run {tasks} --resume {folder}"
     faults = not_the_same(job, now.name, digests, resume, hint)
     before, after = (manifest.model_dump(exclude={"tasks", "tool"}) for manifest in (own, now))
     changed = [key for key in before if before[key] != after[key]]

@@ -162,6 +162,27 @@ def test_json_behind_two_hyphens_is_harbors(eval_dir: Path, capsys: pytest.Captu
     assert capsys.readouterr().out == ""
 
 
+def test_the_last_lines_say_where_a_job_and_what_failed_in_it_are_kept(
+    eval_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (eval_dir / "cases" / "ada" / "solution" / "solve.sh").write_text("exit 7\n")
+    assert answer(["run", "e", "--agent", "oracle"]) == 1
+    failed, kept = capsys.readouterr().err.splitlines()[-2:]
+    label, _, folder = failed.partition(": its logs are in ")
+    assert label == "ada"
+    assert (Path(folder) / "agent.log").is_file()
+    [job] = Path("jobs").iterdir()
+    assert kept == f"kept in {job}; as a page: harbor-pack report {job}"
+
+
+def test_a_job_is_gone_on_with_by_the_agent_that_it_had(eval_dir: Path, ask: Answer) -> None:
+    first = ask("run", "e", "--agent", "oracle", "--case", "ada")[1]
+    code, again, _ = ask("run", "e", "--resume", first["folder"], "--attempts", "2")
+    assert (code, again["job"], again["agent"], again["expected"]) == (0, first["job"], "oracle", 2)
+    code, other, _ = ask("run", "e", "--resume", first["folder"], "--agent", "replay")
+    assert (code, other["exit_code"]) == (2, 2)
+
+
 # ---- signals ----
 
 

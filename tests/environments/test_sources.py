@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
 import shutil
 import threading
 from pathlib import Path
@@ -261,6 +262,14 @@ def test_a_job_on_built_tasks_is_gone_on_with_by_their_name(desk: Any) -> None:
     ran = desk.run()
     with pytest.raises(AuthorError, match=rf"name {desk.folder / 'out'}"):
         run(desk, resume=ran.folder)
+
+
+def test_a_job_in_the_place_of_an_eval_is_told_how_it_is_gone_on_with(desk: Any) -> None:
+    folder = unfinished(desk)
+    with pytest.raises(AuthorError, match="this is a job") as caught:
+        run_job(folder, RunOptions(agent="oracle", jobs_dir=desk.jobs))
+    _, _, command = str(caught.value).partition("harbor-pack ")
+    assert shlex.split(command) == ["run", str(folder / "tasks"), "--resume", str(folder)]
 
 
 # ---- built tasks that change under a job ----
