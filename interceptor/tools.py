@@ -12,7 +12,8 @@ stderr when not even that can be written. Standard library only, Python 3.8 or n
 
 The hook starts anew for each call, so its CPU time counts (tests/bench/test_hook_cost.py). Starting Python is 1;
 importing `json` adds 1.1, `re` 0.85, `signal` 0.6, `hashlib` 0.4, `decimal` 0.5, and compiling 1,000 tokens of this
-file 0.17: hence the C modules behind them, late imports, and few words.
+file 0.17: hence the C modules behind them, late imports, and PARTS, texts of this file that are compiled when a call
+needs them. tests/interceptor/test_source.py holds them to the same rules as the rest.
 
 The parts, in order: JSON; handlers; checks; the command line of a shell; what is protected; answers; the model; the
 decision; input and output.
@@ -62,6 +63,16 @@ class HandlersError(Refused):
 
 class Stopped(BaseException):
     """A signal came, the deadline's among them: no `except Exception` on the way may swallow it."""
+
+
+PARTS = {}
+
+
+def part(name):
+    """The names of this module, with those of a part, which is compiled the first time it is asked for."""
+    if name in PARTS:
+        exec(compile(PARTS.pop(name), __file__, "exec"), globals())  # noqa: S102
+    return globals()
 
 
 # --------------------------------------------------------------------------- JSON, hashes, regular expressions
@@ -336,6 +347,7 @@ def number(value):
     return int("-" * minus + left + right), int(power or 0) - len(right)
 
 
+PARTS["input"] = r'''
 def compare(a, b):
     """-1, 0 or 1 for two numbers; None when one of them is none."""
     a, b = number(a), number(b)
@@ -396,14 +408,35 @@ def failed_input_check(checks, tool_input):
     return None
 
 
+def rewritten(changes, tool_input):
+    """A copy of the input with the changes made; Refused when a field that is to be changed is no text."""
+    new = parse_json(dumps(tool_input).encode())
+    for field, (how, what) in changes.items():
+        place, path = new, field.split(".")
+        for step in path[:-1]:
+            place = place.get(step) if isinstance(place, dict) else None
+        old = place.get(path[-1]) if isinstance(place, dict) else None
+        if not isinstance(place, dict) or (how != "set" and not isinstance(old, str)):
+            raise Refused("the field %s cannot be rewritten" % field)
+        if how == "replace":
+            what = what[0].sub(what[1], old)
+        elif how != "set":
+            what = what + old if how == "prefix" else old + what
+        place[path[-1]] = what
+    return new
+'''
+
+
+PARTS["env"] = r'''
 def hosts(value, always=False):
     """[(host, port)] that a value leads to; [] when it is nothing like a host, unless `always`; "" for what is no name.
 
     Like a host: a scheme, host:port, host:path, dotted labels, localhost, an IP. In a list with commas, each part is
     one as soon as one of them is; of `host=a dbname=b` and `Server=a;Database=b`, what the key says to be one, too.
     """
-    value = rx(r"\s*,\s*").sub(",", rx("[\u3002\uff0e\uff61]").sub(".", value.lower()))
-    keyed, found, told = rx(r"\s*[a-z][\w ]*=", ASCII).match(value), [], False
+    value, found, told = value.lower().replace("\u3002", ".").replace("\uff0e", ".").replace("\uff61", "."), [], False
+    value = rx(r"\s*,\s*").sub(",", value) if "," in value else value
+    keyed = "=" in value and rx(r"\s*[a-z][\w ]*=", ASCII).match(value)
     for item in (value.replace(";", " ") if keyed else value).split() or [""]:
         parts, like = [], always and not keyed
         for part in item.split(","):
@@ -459,32 +492,16 @@ def env_value_passes(rules, value):
 def failed_env_check(checks, env, reading):
     """The first variable that fails, in the hook's environment or by what the command makes of it; or None."""
     for name, rules in checks.items():
-        values = assigned(name, reading) if reading else []
+        values = part("variables")["assigned"](name, reading) if reading else []
         if values is None or False in [env_value_passes(rules, value) for value in [env.get(name), *values]]:
             return name
     return None
-
-
-def rewritten(changes, tool_input):
-    """A copy of the input with the changes made; Refused when a field that is to be changed is no text."""
-    new = parse_json(dumps(tool_input).encode())
-    for field, (how, what) in changes.items():
-        place, path = new, field.split(".")
-        for step in path[:-1]:
-            place = place.get(step) if isinstance(place, dict) else None
-        old = place.get(path[-1]) if isinstance(place, dict) else None
-        if not isinstance(place, dict) or (how != "set" and not isinstance(old, str)):
-            raise Refused("the field %s cannot be rewritten" % field)
-        if how == "replace":
-            what = what[0].sub(what[1], old)
-        elif how != "set":
-            what = what + old if how == "prefix" else old + what
-        place[path[-1]] = what
-    return new
+'''
 
 
 # ------------------------------------------------------------------------------ the command line of a shell
 
+PARTS["shell"] = r'''
 SHELLS = set("sh bash dash ash zsh ksh mksh fish csh tcsh rbash".split())
 # what runs its standard input or its arguments, or hands them on: neither its heredoc nor its `-m` text is data;
 # wherever it is named, unless in a command that takes a text, since `uv run python -` is as good
@@ -536,20 +553,6 @@ QUOTED = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])""" + COM
 BRACED = r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
 REDIRECTION = r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)"
 MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
-
-
-SETTERS = {  # what may set or take away a variable that it names
-    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
-    "wait", "set", "setenv", "unsetenv",
-}  # fmt: skip
-NAMERS = {"export", "declare", "typeset", "readonly", "local", "env", "eval"}  # an assignment may be their argument
-CLEARERS = {  # what takes away all variables, with these options
-    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "su": "", "doas": "", "runuser": "", "pkexec": "",
-    "systemd-run": "", "setpriv": "--reset-env",
-}  # fmt: skip
-# what code of another language does to a variable
-CHANGES = r"(?:put|set|unset)env\W+%s\b|\b(?:pop|del|delete|update|setdefault)\b[^;\n]*\b%s\b|\benv\.%s\s*=(?!=)|"
-CHANGES += r"\b%s['\"\]}]+\s*\]?[=:](?!=)|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -619,67 +622,6 @@ class Lexer:
                 if end and cmd.words[-1].text == "case":  # the next `)` may be that of a pattern
                     raise Unreadable
 
-    def nested(self):
-        """The commands up to the `)` of the parenthesis that was just read. No heredoc may reach into or out of it."""
-        outer, start, self.docs, self.depth = self.docs, self.i, [], self.depth + 1
-        # `((` is arithmetic, where `<<` and `#` mean something else, or two subshells; a continuation may be between
-        plain = rx(r"\(([^'\"`\\#(){}]*)\)\)").match(self.s, start)
-        if plain:
-            self.docs, self.depth, self.i = outer, self.depth - 1, plain.end()
-            return self.apart(plain.group(1).replace("<<", " "))
-        inside = self.s[start : self.s.rfind("))")] if self.s.startswith(("(", "\\"), start) else ""
-        if "<<" in inside or "#" in inside or self.depth > MAX_DEPTH:
-            raise Unreadable
-        found = self.commands(")")
-        if self.docs or (outer and "\n" in self.s[start : self.i]):
-            raise Unreadable
-        self.docs, self.depth = outer, self.depth - 1
-        return found
-
-    def apart(self, text):
-        """The commands of a text that is not as it stands here."""
-        inner = Lexer(text, self.depth + 1)
-        found = inner.commands()
-        self.flat += inner.flat
-        self.defined += inner.defined
-        if inner.docs:
-            raise Unreadable
-        return found
-
-    def redirect(self, cmd, match):
-        op, start = match.group(1), match.end()
-        self.i = start
-        word, name = self.word()[0], self.s[start : self.i]
-        if op == "<<<":
-            cmd.here.append(word)
-        elif op[:2] != "<<":
-            cmd.targets.append(word)
-        else:
-            index = cmd.words and "[" in cmd.words[-1].text and self.s[match.start() - 1] not in " \t"  # `a[1<<x]=`
-            plain = name in (word.text, "'%s'" % word.text, '"%s"' % word.text, "\\" + word.text)
-            if index or not plain or not word.text.replace("_", "a").isalnum():
-                raise Unreadable
-            self.docs.append([word.text, name != word.text, "\t*" if op == "<<-" else "", ()])
-            cmd.docs.append(self.docs[-1])
-
-    def bodies(self):
-        """Reads the heredocs of the line that ended: each becomes [text, quoted, start, substitutions]."""
-        for doc in self.docs:
-            name, quoted, tabs, _ = doc
-            end = rx("^%s%s$" % (tabs, name), MULTILINE).search(self.s, self.i)
-            if not end:
-                raise Unreadable
-            body, word = self.s[self.i : end.start()], Word()
-            if not quoted:
-                inner = Lexer(body, self.depth + 1)
-                while inner.i < len(body):
-                    inner.pieces(QUOTED, word, [])
-                    inner.i += 1  # a double quote is nothing special there
-                self.flat += inner.flat
-            doc[:] = [body, quoted, self.i, word.subs]
-            self.i = min(end.end() + 1, len(self.s))
-        self.docs = []
-
     def word(self):
         """Reads a word; in a list, since `{a,b}` makes several of it."""
         word, out, start, known = Word(), [], self.i, len(self.holes)
@@ -701,17 +643,6 @@ class Lexer:
                 words[0].subs = word.subs
                 return words
         return [word]
-
-    def alone(self, text):
-        """The word of a text that braces made; nothing of it is data."""
-        inner = Lexer(text, self.depth + 1)
-        inner.expands = False
-        found = inner.word()
-        if inner.i < len(text):
-            raise Unreadable
-        self.flat += inner.flat
-        found[0].spans, found[0].inner = [], None
-        return found
 
     def pieces(self, pattern, word, out):
         """Reads the parts of a word, or of what stands between double quotes."""
@@ -743,98 +674,6 @@ class Lexer:
                     text = unescaped(text).partition("\0")[0]
                 out.append("" if text == "\n" and kind == "escaped" else text)
             match = rx(pattern).match(self.s, self.i)
-
-    def substitution(self, opening, word):
-        """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
-        word.literal = False
-        if opening in ("$(", "<("):
-            inside = self.nested()
-            for cmd in inside:
-                cmd.inner = True
-            word.subs.append((inside, True))
-            return "$()" if inside else ""
-        if opening == "${":
-            out, self.depth = [], self.depth + 1
-            if self.depth > 4 * MAX_DEPTH:
-                raise Unreadable
-            self.pieces(BRACED, word, out)
-            if not self.s.startswith("}", self.i):  # a single quote, too: whether it quotes there depends
-                raise Unreadable
-            self.i, self.depth = self.i + 1, self.depth - 1
-            return parameter("".join(out), "${%s}" % "".join(out))
-        match = rx(r"((?:[^`\\]|\\.|\\\n)*)`").match(self.s, self.i)
-        if not match or opening == ">(":  # that runs what is written
-            raise Unreadable
-        self.i = match.end()
-        inside = self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1)))
-        for cmd in inside:
-            cmd.inner = True
-        word.subs.append((inside, False))
-        return "$()" if inside else ""
-
-
-def parameter(name, typed):
-    """An expansion: `$IFS` is a blank, the positional parameters are empty (both hide words), others stay as typed."""
-    if name[:3] == "IFS" and not name[3:4].isalnum():
-        return " "
-    return "" if name in ("@", "*") or (name.isdigit() and name != "0") else typed
-
-
-def braces(text):
-    """The texts that the first inner pair of braces makes of a word as typed, quotes and all; [text] without one."""
-    quoted, marks, i = "", [], 0
-    while i < len(text):
-        c = text[i]
-        if c == "\\" and quoted != "'":
-            i += 1
-        elif quoted or c in "'\"":
-            quoted = "" if c == quoted else quoted or c
-        elif c == "{":
-            marks.append([i])
-        elif c == "," and marks:
-            marks[-1].append(i)
-        elif c == "}" and marks:
-            at = marks.pop()
-            if text[: at[0]].endswith("$"):
-                i += 1
-                continue
-            parts = [text[a + 1 : b] for a, b in zip(at, [*at[1:], i])]  # noqa: B905
-            span = rx(r"([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?\d+)?").fullmatch(parts[0])
-            if span and len(at) == 1:
-                low, high = sorted(map(ord, span.groups()))
-                parts = list(map(chr, range(low, high + 1)))
-            if len(at) > 1 or span:
-                return [text[: at[0]] + part + text[i + 1 :] for part in parts]
-        i += 1
-    return [text]
-
-
-def expanded(text):
-    """All that braces make of a word as typed."""
-    todo, done = [text], []
-    while todo:
-        text = todo.pop(0)
-        made = braces(text)
-        if made == [text]:
-            done.append(text)
-        else:
-            todo = made + todo
-        if len(todo) + len(done) > MAX_PLACES:
-            raise Refused("the command has too many parts to be read")
-    return done
-
-
-def unescaped(text):
-    """A text with the escapes of `$'…'`, `echo -e` and `printf` replaced by what they stand for."""
-
-    def one(match):
-        octal, hexa, other = match.group(1), match.group(2) or match.group(3) or match.group(4), match.group(5)
-        if other:
-            return ESCAPES.get(other, other)
-        return chr(int(octal, 8) % 256 if octal else min(int(hexa, 16), 0x10FFFF))
-
-    digit = r"[\da-fA-F]"
-    return rx(r"\\(?:([0-7]{1,3})|x(%s{1,2})|u(%s{1,4})|U(%s{1,8})|(.))" % (digit, digit, digit), DOTALL).sub(one, text)
 
 
 def base_name(text):
@@ -932,12 +771,15 @@ class Reading:
             raise Refused("the command is too long to be read")
         if depth:
             self.code.append(text)
+        if not set("$`(<>{\\").isdisjoint(text):
+            part("expansions")
         lexer = Lexer(text, depth)
         try:
             found = lexer.commands()
             if lexer.docs:
                 raise Unreadable
         except Unreadable:  # then also any place in any piece between separators, quotes taken away, may be a program
+            part("expansions")
             self.sure, base, found = False, None, lexer.flat
             for version in dict.fromkeys((text, unescaped(text))):
                 plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]").sub(" ", version))
@@ -965,7 +807,7 @@ class Reading:
         for k in cmd.places:
             name, changed = bases[k], self.redefined.intersection((bases[k], texts[k], "$"))
             cmd.names.append(name)
-            unknown = not cmd.words[k].literal or (len(name) > 2 and rx(r"[*?\[]").search(name))
+            unknown = not cmd.words[k].literal or (len(name) > 2 and not set("*?[").isdisjoint(name))
             cmd.runs = cmd.runs or interprets(name, INTERPRETERS) or changed or unknown
         last = cmd.places[-1] if cmd.places else 0
         if cmd.names and (cmd.names[-1] in WRAPPERS or (last and texts[last - 1][:1] == "-")):
@@ -1004,7 +846,8 @@ class Reading:
                 if before.pipe and before.words and before.words[0].text in ("echo", "printf"):
                     more += [word.text for word in before.words[1:]]
                 cmd.words = cmd.words + list(map(Word, " ".join(more).split()[:MAX_PLACES]))
-            out = code or self.saved(cmd) or (runs and (cmd.pipe or ends))
+            writes = cmd.targets or cmd.docs or "tee" in cmd.names
+            out = code or (writes and part("expansions")["saved"](self, cmd)) or (runs and (cmd.pipe or ends))
             sink = out or cmd.runs
             for text, quoted, at, subs in cmd.docs:
                 if sink or not cmd.names:
@@ -1020,21 +863,6 @@ class Reading:
                     self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
             self.targets += cmd.targets
             self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
-
-    def saved(self, cmd):
-        """Whether what a command puts out, or gets from a heredoc, may be run later on: it goes to a file for it."""
-        strict, loose = [word.text for word in cmd.targets], []
-        for word in cmd.words if cmd.docs or "tee" in cmd.names else ():
-            if word.text[:3] == "of=" or ("tee" in cmd.names and word.text[:1] != "-"):
-                strict.append(word.text.partition("of=")[2] or word.text)
-            loose.append(word.text)
-        for name in strict if self.scripted else ():
-            ending = base_name(name).lower().rpartition(".")[2]
-            if name not in cmd.names and name[:5] != "/dev/" and ending not in DOCUMENTS and not name.isdigit():
-                return True
-            if "$" in name and "coproc" in self.executed:
-                return True
-        return bool((set(map(base_name, strict + loose)) - set(cmd.names)) & self.executed)
 
     def data(self, cmd, base):
         """The words that are data: the quoted text after `-m` and its like."""
@@ -1057,7 +885,7 @@ class Reading:
         for place in program_places(words) if data else cmd.places:
             first, rest, shown = words[place].text, words[place + 1 :], []
             name = base_name(first)
-            prints = out and name in ("echo", "printf")
+            prints = out and name in ("echo", "printf") and part("expansions")
             if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
                 self.open(first, None, out, depth + 1)
             texts = [word.text for word in rest]
@@ -1102,6 +930,200 @@ class Reading:
                 self.texts.append(" ".join([name, texts[k], *texts[i:]]))
 
 
+def optional(texts, i):
+    return i < len(texts) and (texts[i][:1] in ("-", "+") or is_assignment(texts[i]))
+'''
+
+
+PARTS["expansions"] = r'''
+class Rest(Lexer):
+    """What a lexer needs for expansions, redirections and groups."""
+
+    def nested(self):
+        """The commands up to the `)` of the parenthesis that was just read. No heredoc may reach into or out of it."""
+        outer, start, self.docs, self.depth = self.docs, self.i, [], self.depth + 1
+        # `((` is arithmetic, where `<<` and `#` mean something else, or two subshells; a continuation may be between
+        plain = rx(r"\(([^'\"`\\#(){}]*)\)\)").match(self.s, start)
+        if plain:
+            self.docs, self.depth, self.i = outer, self.depth - 1, plain.end()
+            return self.apart(plain.group(1).replace("<<", " "))
+        inside = self.s[start : self.s.rfind("))")] if self.s.startswith(("(", "\\"), start) else ""
+        if "<<" in inside or "#" in inside or self.depth > MAX_DEPTH:
+            raise Unreadable
+        found = self.commands(")")
+        if self.docs or (outer and "\n" in self.s[start : self.i]):
+            raise Unreadable
+        self.docs, self.depth = outer, self.depth - 1
+        return found
+
+    def apart(self, text):
+        """The commands of a text that is not as it stands here."""
+        inner = Lexer(text, self.depth + 1)
+        found = inner.commands()
+        self.flat += inner.flat
+        self.defined += inner.defined
+        if inner.docs:
+            raise Unreadable
+        return found
+
+    def redirect(self, cmd, match):
+        op, start = match.group(1), match.end()
+        self.i = start
+        word, name = self.word()[0], self.s[start : self.i]
+        if op == "<<<":
+            cmd.here.append(word)
+        elif op[:2] != "<<":
+            cmd.targets.append(word)
+        else:
+            index = cmd.words and "[" in cmd.words[-1].text and self.s[match.start() - 1] not in " \t"  # `a[1<<x]=`
+            plain = name in (word.text, "'%s'" % word.text, '"%s"' % word.text, "\\" + word.text)
+            if index or not plain or not word.text.replace("_", "a").isalnum():
+                raise Unreadable
+            self.docs.append([word.text, name != word.text, "\t*" if op == "<<-" else "", ()])
+            cmd.docs.append(self.docs[-1])
+
+    def bodies(self):
+        """Reads the heredocs of the line that ended: each becomes [text, quoted, start, substitutions]."""
+        for doc in self.docs:
+            name, quoted, tabs, _ = doc
+            end = rx("^%s%s$" % (tabs, name), MULTILINE).search(self.s, self.i)
+            if not end:
+                raise Unreadable
+            body, word = self.s[self.i : end.start()], Word()
+            if not quoted:
+                inner = Lexer(body, self.depth + 1)
+                while inner.i < len(body):
+                    inner.pieces(QUOTED, word, [])
+                    inner.i += 1  # a double quote is nothing special there
+                self.flat += inner.flat
+            doc[:] = [body, quoted, self.i, word.subs]
+            self.i = min(end.end() + 1, len(self.s))
+        self.docs = []
+
+    def alone(self, text):
+        """The word of a text that braces made; nothing of it is data."""
+        inner = Lexer(text, self.depth + 1)
+        inner.expands = False
+        found = inner.word()
+        if inner.i < len(text):
+            raise Unreadable
+        self.flat += inner.flat
+        found[0].spans, found[0].inner = [], None
+        return found
+
+    def substitution(self, opening, word):
+        """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
+        word.literal = False
+        if opening in ("$(", "<("):
+            inside = self.nested()
+            for cmd in inside:
+                cmd.inner = True
+            word.subs.append((inside, True))
+            return "$()" if inside else ""
+        if opening == "${":
+            out, self.depth = [], self.depth + 1
+            if self.depth > 4 * MAX_DEPTH:
+                raise Unreadable
+            self.pieces(BRACED, word, out)
+            if not self.s.startswith("}", self.i):  # a single quote, too: whether it quotes there depends
+                raise Unreadable
+            self.i, self.depth = self.i + 1, self.depth - 1
+            return parameter("".join(out), "${%s}" % "".join(out))
+        match = rx(r"((?:[^`\\]|\\.|\\\n)*)`").match(self.s, self.i)
+        if not match or opening == ">(":  # that runs what is written
+            raise Unreadable
+        self.i = match.end()
+        inside = self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1)))
+        for cmd in inside:
+            cmd.inner = True
+        word.subs.append((inside, False))
+        return "$()" if inside else ""
+
+
+for name in ("nested", "apart", "redirect", "bodies", "alone", "substitution"):
+    setattr(Lexer, name, vars(Rest)[name])
+
+
+def parameter(name, typed):
+    """An expansion: `$IFS` is a blank, the positional parameters are empty (both hide words), others stay as typed."""
+    if name[:3] == "IFS" and not name[3:4].isalnum():
+        return " "
+    return "" if name in ("@", "*") or (name.isdigit() and name != "0") else typed
+
+
+def braces(text):
+    """The texts that the first inner pair of braces makes of a word as typed, quotes and all; [text] without one."""
+    quoted, marks, i = "", [], 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\" and quoted != "'":
+            i += 1
+        elif quoted or c in "'\"":
+            quoted = "" if c == quoted else quoted or c
+        elif c == "{":
+            marks.append([i])
+        elif c == "," and marks:
+            marks[-1].append(i)
+        elif c == "}" and marks:
+            at = marks.pop()
+            if text[: at[0]].endswith("$"):
+                i += 1
+                continue
+            parts = [text[a + 1 : b] for a, b in zip(at, [*at[1:], i])]  # noqa: B905
+            span = rx(r"([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?\d+)?").fullmatch(parts[0])
+            if span and len(at) == 1:
+                low, high = sorted(map(ord, span.groups()))
+                parts = list(map(chr, range(low, high + 1)))
+            if len(at) > 1 or span:
+                return [text[: at[0]] + part + text[i + 1 :] for part in parts]
+        i += 1
+    return [text]
+
+
+def expanded(text):
+    """All that braces make of a word as typed."""
+    todo, done = [text], []
+    while todo:
+        text = todo.pop(0)
+        made = braces(text)
+        if made == [text]:
+            done.append(text)
+        else:
+            todo = made + todo
+        if len(todo) + len(done) > MAX_PLACES:
+            raise Refused("the command has too many parts to be read")
+    return done
+
+
+def unescaped(text):
+    """A text with the escapes of `$'…'`, `echo -e` and `printf` replaced by what they stand for."""
+
+    def one(match):
+        octal, hexa, other = match.group(1), match.group(2) or match.group(3) or match.group(4), match.group(5)
+        if other:
+            return ESCAPES.get(other, other)
+        return chr(int(octal, 8) % 256 if octal else min(int(hexa, 16), 0x10FFFF))
+
+    digit = r"[\da-fA-F]"
+    return rx(r"\\(?:([0-7]{1,3})|x(%s{1,2})|u(%s{1,4})|U(%s{1,8})|(.))" % (digit, digit, digit), DOTALL).sub(one, text)
+
+
+def saved(reading, cmd):
+    """Whether what a command puts out, or gets from a heredoc, may be run later on: it goes to a file for it."""
+    strict, loose = [word.text for word in cmd.targets], []
+    for word in cmd.words if cmd.docs or "tee" in cmd.names else ():
+        if word.text[:3] == "of=" or ("tee" in cmd.names and word.text[:1] != "-"):
+            strict.append(word.text.partition("of=")[2] or word.text)
+        loose.append(word.text)
+    for name in strict if reading.scripted else ():
+        ending = base_name(name).lower().rpartition(".")[2]
+        if name not in cmd.names and name[:5] != "/dev/" and ending not in DOCUMENTS and not name.isdigit():
+            return True
+        if "$" in name and "coproc" in reading.executed:
+            return True
+    return bool((set(map(base_name, strict + loose)) - set(cmd.names)) & reading.executed)
+
+
 def positional(text, given):
     """The text of `sh -c` with its positional parameters, `$0` first."""
 
@@ -1110,10 +1132,21 @@ def positional(text, given):
         return " ".join(given[1:] if what in "@*" else given[int(what) :][:1])
 
     return rx(r'"?\$\{?([\d@*])\}?"?').sub(one, text)
+'''
 
-
-def optional(texts, i):
-    return i < len(texts) and (texts[i][:1] in ("-", "+") or is_assignment(texts[i]))
+PARTS["variables"] = r'''
+SETTERS = {  # what may set or take away a variable that it names
+    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
+    "wait", "set", "setenv", "unsetenv",
+}  # fmt: skip
+NAMERS = {"export", "declare", "typeset", "readonly", "local", "env", "eval"}  # an assignment may be their argument
+CLEARERS = {  # what takes away all variables, with these options
+    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "su": "", "doas": "", "runuser": "", "pkexec": "",
+    "systemd-run": "", "setpriv": "--reset-env",
+}  # fmt: skip
+# what code of another language does to a variable
+CHANGES = r"(?:put|set|unset)env\W+%s\b|\b(?:pop|del|delete|update|setdefault)\b[^;\n]*\b%s\b|\benv\.%s\s*=(?!=)|"
+CHANGES += r"\b%s['\"\]}]+\s*\]?[=:](?!=)|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
 
 
 def clears(words, name):
@@ -1154,7 +1187,7 @@ def assigned(name, reading):
             return None
     for text in reading.code if reading.sure else reading.texts[:1]:
         text = rx(r"(?<!\w)\$\{?\w+").sub("", text) if name in text and "$ENV" not in text else text
-        if rx(CHANGES % ((var,) * 4) if reading.sure else var).search(text):
+        if (name in text or "env" in text.lower()) and rx(CHANGES % ((var,) * 4) if reading.sure else var).search(text):
             return None
     if name in reading.texts[0] and rx(r"\{%s\}[<>]" % var).search(reading.texts[0]):  # exec {NAME}> file
         return None
@@ -1175,18 +1208,45 @@ def assigned(name, reading):
             if found:
                 values.append(found.group(2))
     return values
-
+'''
 
 # ---------------------------------------------------------------------------------------- what is protected
+
+
+TOUCHES = ("hooks", "tools.py", "settings", ".c", "*", "?", "[", "{", "$", "~", "`")  # what may lead to the policy
+FOLDER_CHANGES = set("rm mv rmdir unlink shred clean find xargs checkout restore".split())
 
 
 class Guard:
     """The policy's own files, within the agent's reach: not to be written, nor to be named in a Bash command."""
 
     def __init__(self, script, home, log, cwd):
-        self.cwd, self.names = cwd, (HANDLERS, os.path.basename(log))
+        self.script, self.home, self.log, self.cwd = script, home, log, cwd
+
+    def denies(self, tool, tool_input, read):
+        """What of the policy the call would reach, or None. Refused when its path cannot be read."""
+        if tool == "Bash":
+            reading = read()
+            text = " ".join(reading.texts).translate(dict.fromkeys(map(ord, "'\"\\")))
+            marks = (HANDLERS, os.path.basename(self.log), *TOUCHES)
+            words = set(text.split()) & FOLDER_CHANGES
+            if not words and True not in [mark in text for mark in marks]:
+                return None
+            return part("guard")["Shell"](self, reading).touched()
+        if tool in ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch"):
+            return part("guard")["Policy"](self).denies(tool, tool_input)
+        return None
+
+
+PARTS["guard"] = r'''
+class Policy:
+    """The files that are protected."""
+
+    def __init__(self, guard):
+        script, home, log, self.cwd = guard.script, guard.home, guard.log, guard.cwd
+        self.names = (HANDLERS, os.path.basename(log))
         self.own = list(map(os.path.realpath, (script, os.path.join(home, HANDLERS), log)))
-        for folder in dict.fromkeys(map(os.path.realpath, (home, cwd))):
+        for folder in dict.fromkeys(map(os.path.realpath, (home, self.cwd))):
             for name in (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
                 self.own.append(os.path.join(folder, name))
 
@@ -1204,54 +1264,14 @@ class Guard:
                     return True
         return False
 
-    def named(self, token, folders):
-        """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
-        token = token[2:] if token[:1] == "-" else token  # -oFILE
-        name = os.path.basename(token)
-        if name in self.names or ("$" in token and token.endswith("hooks/tools.py")):
-            return True
-        known = name in ("tools.py", "hooks.json") or name.lower().startswith("settings")
-        for folder in folders:
-            path = os.path.normpath(os.path.join(folder, token))
-            for own in self.own if "*" in token or "?" in token else ():
-                if path.count("/") == own.count("/") and glob(path, own):
-                    return True
-            if known and self.hits(token, folder):
-                return True
-        return False
-
-    def in_bash(self, reading):
-        """The piece of a command that names a protected file, or a folder to be removed that holds one; or None."""
-        folders, removed = [self.cwd], []
-        for text in reading.simple_texts:
-            name, *rest = text.split() or [""]
-            rest = [part for part in rest if part[0] != "-"]
-            if name in ("cd", "pushd") and rest:
-                folders.append(os.path.join(self.cwd, rest[0]))
-            elif name in ("rm", "mv", "rmdir", "unlink", "shred"):
-                removed += rest
-        marks = dict.fromkeys(map(ord, "'\"=;|&()<>,:`\n\t\r"), " ")
-        text = " ".join([*reading.texts, *[word.text for word in reading.targets]])
-        for token in dict.fromkeys(text.translate(marks).split()):
-            if self.named(token, folders[:20]):
-                return token
-        for token in removed:
-            inside = os.path.realpath(os.path.join(folders[-1], token)).rstrip("/") + "/"
-            for own in self.own:
-                if own.startswith(inside) and os.path.exists(own):
-                    return token
-        return None
-
-    def denies(self, tool, tool_input, read):
-        """What of the policy the call would reach, or None. Refused when its path cannot be read."""
-        if tool == "Bash":
-            return self.in_bash(read())
+    def denies(self, tool, tool_input):
+        """The path that a tool would write to, if it leads to the policy."""
         paths = []
         if tool == "apply_patch":
             for line in tool_input["command"].splitlines():
                 if line.lstrip().startswith("***"):
                     paths.append(line.partition(":")[2].strip())
-        elif tool in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
+        else:
             paths = [tool_input[key] for key in ("file_path", "notebook_path") if key in tool_input]
         for path in paths or [""]:
             if not isinstance(path, str):
@@ -1259,6 +1279,155 @@ class Guard:
             if path and self.hits(path, self.cwd):
                 return path
         return None
+
+
+class Shell:
+    """A Bash command that may lead to the policy, with the folders it works in and the variables it sets."""
+
+    def __init__(self, guard, reading):
+        self.guard, self.policy, self.reading, self.folders = guard, Policy(guard), reading, [guard.cwd]
+        self.real = [own for own in self.policy.own if os.path.exists(own)]
+        self.closed = set()  # folders of the policy alone
+        for own in self.policy.own:
+            if os.path.basename(os.path.dirname(own)) in ("hooks", ".claude", ".codex"):
+                self.closed.add(os.path.dirname(own))
+        home = os.environ.get("CLAUDE_PROJECT_DIR") or guard.home
+        self.known = {"PWD": guard.cwd, "CLAUDE_PROJECT_DIR": home, "HOME": os.path.expanduser("~")}
+        for words in reading.commands:
+            for word in words:
+                name, equals, value = word.text.partition("=")
+                if equals and name.isidentifier() and word.literal:
+                    self.known[name] = value
+
+    def shown(self, text):
+        """A word with the variables that are known in their place."""
+
+        def value(match):
+            return self.known.get(match.group(1), match.group())
+
+        text = rx(r"\$\{?([A-Za-z_]\w*)\}?").sub(value, text) if "$" in text else text
+        return self.guard.cwd + text[3:] if text[:3] == "$()" else text
+
+    def touched(self):
+        typed = rx(r"\|\|\s*(?:exit|return|true|:)\b").sub("", self.reading.texts[0])
+        plain = self.reading.sure and not rx(r"[(){|]|(?<![&>])&(?![&>])").search(typed)  # then `cd` holds for the rest
+        for words in self.reading.commands:
+            texts = [self.shown(word.text) for word in words]
+            for place in program_places(words):
+                name, rest = base_name(texts[place]), texts[place + 1 :]
+                args = [text for text in rest if text[:1] != "-"]
+                here = list(self.folders)
+                for option, value in zip(texts, [*texts[1:], ""]):  # noqa: B905
+                    if option in ("-C", "--chdir", "--directory"):
+                        here += [os.path.join(folder, value) for folder in self.folders]
+                if name in ("cd", "pushd"):
+                    to = args[0] if args else "~"
+                    found = self.closed_by(to, here)
+                    new = found or [os.path.join(folder, os.path.expanduser(to)) for folder in here]
+                    self.folders = (new if plain else self.folders + new)[-20:]
+                hit = self.changed(name, rest, args, here)
+                if hit:
+                    return hit
+                for token in texts[place:]:
+                    if self.named(token, here):
+                        return token
+        marks = dict.fromkeys(map(ord, "'\"=;|&()<>,:`\n\t\r"), " ")
+        text = " ".join([*self.reading.texts, *[word.text for word in self.reading.targets]])
+        more = [self.shown(word.text) for word in self.reading.targets]
+        for token in dict.fromkeys([*text.translate(marks).split(), *more]):
+            if self.named(self.shown(token), [*self.folders, self.guard.cwd]):
+                return token
+        return None
+
+    def named(self, token, folders):
+        """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
+        token = token[2:] if token[:1] == "-" else token.rpartition("=")[2]  # -oFILE, of=FILE
+        token = rx(r"\[[^]/]+\]").sub("?", token)
+        name = os.path.basename(token)
+        if name in self.policy.names or ("$" in token and token.endswith("hooks/tools.py")):
+            return True
+        wild = "*" in token or "?" in token
+        known = name in ("tools.py", "hooks.json") or name.lower().startswith("settings")
+        for folder in folders if wild or known else ():
+            path = os.path.normpath(os.path.join(folder, os.path.expanduser(token)))
+            whole = wild and (name.strip("*?") or alike(os.path.dirname(path), self.closed))
+            if whole and alike(path, self.policy.own):
+                return True
+            if known and self.policy.hits(token, folder):
+                return True
+        return False
+
+    def closed_by(self, text, folders):
+        """The folders of the policy alone that a word may be."""
+        found = []
+        for folder in folders:
+            path = os.path.join(folder, os.path.expanduser(rx(r"\[[^]/]+\]").sub("?", text)))
+            found += alike(os.path.normpath(path), self.closed) + alike(os.path.realpath(path), self.closed)
+        return found
+
+    def above(self, text, folders):
+        """Whether a word may be a protected file or a folder that holds one."""
+        text = os.path.expanduser(rx(r"\[[^]/]+\]").sub("?", text))
+        for folder in folders:
+            path = os.path.join(folder, text)
+            for full in (os.path.normpath(path), os.path.realpath(path)):
+                depth = full.rstrip("/").count("/") + 1
+                if alike(full.rstrip("/"), ["/".join(own.split("/")[:depth]) for own in self.real]):
+                    return True
+        return False
+
+    def changed(self, name, rest, args, here):
+        """The word of a command that changes the policy by the folder that holds it, or by the name it copies to."""
+        if name in ("rm", "mv", "rmdir", "unlink", "shred") or (
+            name in ("sed", "perl") and "-i" in [t[:2] for t in rest]
+        ):
+            for arg in args[: -1 if name == "mv" and "-t" not in rest else None]:
+                if self.above(arg, here):
+                    return arg
+        if name in ("cp", "mv", "ln", "install", "rsync", "scp"):
+            to, sources = args[-1:], args[:-1]
+            for i, text in enumerate(rest):
+                if text[:2] == "-t" or text[:10] == "--target-d":
+                    to = [
+                        text[2:]
+                        if text[2:] and text[1] == "t"
+                        else text.partition("=")[2] or "".join(rest[i + 1 : i + 2])
+                    ]
+                    sources = args
+            for folder in to:
+                for source in sources:
+                    at = os.path.join(folder, base_name(source))
+                    if self.named(at, here) or self.closed_by(at, here):
+                        return source
+                    if "*" in base_name(source) and self.closed_by(folder, here):
+                        return folder
+                if (name in ("ln", "mv", "rsync") or "-T" in rest) and self.closed_by(folder, here):
+                    return folder
+        git = name == "git" and {"rm", "mv", "checkout", "restore", "clean", "reset", "stash"}.intersection(rest)
+        spreads = name in ("tar", "unzip", "wget", "rsync", "cpio", "7z", "bsdtar", "truncate", "chmod", "chown")
+        finds = name == "find" and ("-delete" in rest or "-exec" in [text[:5] for text in rest])
+        for text in rest if git or spreads or finds else ():
+            for word in (text, text.partition("=")[2], text[2:] if text[:1] == "-" else ""):
+                if word and self.closed_by(word, here):
+                    return text
+        if git and "clean" in git and not {"-n", "--dry-run"}.intersection(rest):
+            for own in self.real:
+                if own.startswith(os.path.realpath(here[-1]) + "/"):
+                    return "git clean"
+        return None
+
+
+def alike(pattern, paths):
+    """Those of the paths that a path with `*` and `?` may be; a name with a dot only by a dot."""
+    found = []
+    for path in paths:
+        same = pattern == path
+        if not same and ("*" in pattern or "?" in pattern) and pattern.count("/") == path.count("/"):
+            pairs_of = list(zip(pattern.split("/"), path.split("/")))  # noqa: B905
+            same = False not in [glob(a, b) and (b[:1] != "." or a[:1] == ".") for a, b in pairs_of]
+        found += [path] * same
+    return found
+'''
 
 
 # -------------------------------------------------------------------------------------------------- answers
@@ -1269,6 +1438,7 @@ def fold(text):
     return " ".join(text.split()).casefold()
 
 
+PARTS["answers"] = r'''
 class Question:
     """A question to answer; when it was asked before (`earlier`) it has the options that both have."""
 
@@ -1355,11 +1525,32 @@ def answer(questions, rule, overrides, ask, call):
     return True
 
 
+def answer_call(rule, config, ask, call):
+    """Answers the questions of a call."""
+    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
+    if call["tool"] == "request_user_input":
+        call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
+        if len(call["ids"]) < len(call["input"]["questions"]):
+            raise Refused("a question has no id of its own")
+        if call["event"] == "PreToolUse":  # it is answered when it has run
+            call.update(decision="none", reason=None)
+            return
+    if not answer(questions, rule, config["overrides"], ask, call):
+        return
+    for q in questions:
+        sent = answers[q.text] = q.answer()
+        tiers.add(q.tier)
+        free = not set(q.picked) <= set(q.labels)
+        told.append({"question": q.text, "answer": sent, "tier": q.tier, "free_text": free})
+    tier = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
+    call.update(decision="answer", reason="Answered by a rule", tier=tier, answers=told)
+    call["updated"] = dict(call["input"], answers=answers)
+'''
+
+
 # ------------------------------------------------------------------------------------------------ the model
 
-# Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
-# compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
-MODEL_TIER = r'''
+PARTS["model"] = r'''
 MAX_REPLY = 4 << 20  # bytes
 SYSTEM = (
     "You answer questions in place of the user of a coding agent. You get one JSON object: `instruction` says how to "
@@ -1539,14 +1730,8 @@ def ask_model(home, env, model, rule, questions, until):
     return values, figures, notes
 '''
 
-
-def model_tier():
-    """ask_model() of the text above; its functions become those of this module."""
-    if "ask_model" not in globals():
-        exec(compile(MODEL_TIER, __file__, "exec"), globals())  # noqa: S102
-    return globals()["ask_model"]
-
-
+# Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
+# compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
 # --------------------------------------------------------------------------------------------- the decision
 
 
@@ -1572,7 +1757,7 @@ def decide(call, config, env, guard, ask):
 
     def reading():
         if not readings:
-            readings.append(Reading(command))
+            readings.append(part("shell")["Reading"](command))
         return readings[0]
 
     for index, rule in enumerate(() if late else config["handlers"]):
@@ -1589,7 +1774,7 @@ def decide(call, config, env, guard, ask):
                 continue
         call.update(handler=index, match=rule["match"])
         if passes(rule, named or not asks, env, call, reading if tool == "Bash" else None):
-            answer_call(rule, config, ask, call) if asks else approve(rule, call)
+            part("answers")["answer_call"](rule, config, ask, call) if asks else approve(rule, call)
         break
     else:
         call.update(decision="none", reason=None)
@@ -1612,10 +1797,10 @@ def passes(rule, may, env, call, reading):
     reason = rule.get("reason") or "Not permitted here: " + " ".join(rule["match"].split())
     failed = None
     if "env_checks" in rule:
-        failed = failed_env_check(rule["env_checks"], env, reading and reading())
+        failed = part("env")["failed_env_check"](rule["env_checks"], env, reading and reading())
         reason += " (the value of %s)" % failed if failed else ""
     if "input_checks" in rule and not failed:
-        failed = failed_input_check(rule["input_checks"], call["input"])
+        failed = part("input")["failed_input_check"](rule["input_checks"], call["input"])
         if failed:
             call["notes"].append("input check failed: " + failed)
     checked = "env_checks" in rule or "input_checks" in rule or "rewrite" in rule or call["tool"] in QUESTION_TOOLS
@@ -1625,35 +1810,13 @@ def passes(rule, may, env, call, reading):
     return False
 
 
-def answer_call(rule, config, ask, call):
-    """Answers the questions of a call."""
-    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
-    if call["tool"] == "request_user_input":
-        call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
-        if len(call["ids"]) < len(call["input"]["questions"]):
-            raise Refused("a question has no id of its own")
-        if call["event"] == "PreToolUse":  # it is answered when it has run
-            call.update(decision="none", reason=None)
-            return
-    if not answer(questions, rule, config["overrides"], ask, call):
-        return
-    for q in questions:
-        sent = answers[q.text] = q.answer()
-        tiers.add(q.tier)
-        free = not set(q.picked) <= set(q.labels)
-        told.append({"question": q.text, "answer": sent, "tier": q.tier, "free_text": free})
-    tier = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
-    call.update(decision="answer", reason="Answered by a rule", tier=tier, answers=told)
-    call["updated"] = dict(call["input"], answers=answers)
-
-
 def approve(rule, call):
     """Rewrites or permits a call that passes, or has no opinion about it."""
     call.update(decision="none", reason=None)
     if "rewrite" in rule:
         if call["tool"] == "apply_patch" and list(rule["rewrite"]) != ["command"]:
             raise Refused("a field of another tool cannot be rewritten in a patch")
-        call["updated"] = rewritten(rule["rewrite"], call["input"])
+        call["updated"] = part("input")["rewritten"](rule["rewrite"], call["input"])
         call.update(decision="rewrite", reason="Changed by a rule")
     elif rule.get("on_pass") == "allow":
         call.update(decision="allow", reason="Permitted by a rule")
@@ -1720,7 +1883,7 @@ def judge(argv, home, call, start):
     guard = None if "--sealed" in options else Guard(os.path.abspath(__file__), home, call["log"], call["cwd"] or home)
 
     def ask(rule, questions):
-        ask_model, end = model_tier(), start + DEADLINE_S
+        ask_model, end = part("model")["ask_model"], start + DEADLINE_S
         until = min(end, time.monotonic() + MODEL_S)
         signal.setitimer(signal.ITIMER_REAL, max(0.1, until - time.monotonic()), 1)
         found = ask_model(home, os.environ, config["hook_model"], rule, questions, until)

@@ -115,7 +115,6 @@ UNCLEAR = ["", " ", "Zeta", "Normal or High", "Low, Normal", "not Normal", "Anyt
 
 
 def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -> None:
-    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": LABELS}, None)
     assert {text: tools.understood(asked, text) for text in UNDERSTOOD} == {
         text: [label] for text, label in UNDERSTOOD.items()
@@ -126,7 +125,6 @@ def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -
 
 @pytest.mark.parametrize("value", ["Zeta", 5, None, [], ["a", "b"], {"a": 1}, True, [["a"]], ["a", 5], ""])
 def test_a_value_that_is_no_option_is_not_taken(value: Any, tools: Any) -> None:
-    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": ["a", "b"]}, None)
     assert tools.picked_by(asked, value) is None
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harbor_tasks.resources import script_module
+from tests.interceptor.conftest import whole_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TOOLS = script_module("tools")
+TOOLS = whole_script()
 QUICK = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
