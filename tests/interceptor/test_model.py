@@ -279,7 +279,8 @@ def test_a_reply_without_figures_counts_and_one_without_end_does_not(
     asking: Hook, endpoint: Endpoint, question: Ask
 ) -> None:
     content = [{"type": "tool_use", "name": "answer", "input": {"answer_1": "Beta"}}]
-    for usage in (None, [], "7"):
+    usages: list[Any] = [None, [], "7"]
+    for usage in usages:
         endpoint.replies.append({"raw": json.dumps({"content": content, "usage": usage}).encode()})
         assert asking.ask(question("Which?", "Alpha", "Beta")).answers == {"Which?": "Beta"}
     endpoint.replies.append({"raw": json.dumps({"content": content, "more": "x" * (5 << 20)}).encode()})
