@@ -69,8 +69,9 @@ def answer(arguments: Sequence[str]) -> int:
     from pathlib import Path
 
     from harbor_tasks.errors import AuthorError, HarborPackError, InterruptedRun, MachineError, display_path
-    from harbor_tasks.output import complain, print_problems
+    from harbor_tasks.output import complain, documents, print_problems
 
+    documents.clear()
     try:
         return _run(arguments)
     except AuthorError as error:

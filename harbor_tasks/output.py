@@ -14,6 +14,8 @@ from harbor_tasks.errors import Problem, display_path, printable
 if TYPE_CHECKING:
     from harbor_tasks.environments.base import Event
 
+documents: list[object] = []
+"""What was printed as JSON by the command that runs."""
 MAX_PLACES = 5
 """Failed trials whose folders are named."""
 
@@ -34,7 +36,10 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 
 def print_json(data: object) -> None:
-    """The command's one JSON document, on standard output."""
+    """The command's one JSON document, on standard output; a second one is not printed."""
+    if documents:
+        return
+    documents.append(data)
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 

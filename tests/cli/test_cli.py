@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -181,6 +182,19 @@ def test_a_job_is_gone_on_with_by_the_agent_that_it_had(eval_dir: Path, ask: Ans
     assert (code, again["job"], again["agent"], again["expected"]) == (0, first["job"], "oracle", 2)
     code, other, _ = ask("run", "e", "--resume", first["folder"], "--agent", "replay")
     assert (code, other["exit_code"]) == (2, 2)
+
+
+def test_what_fails_after_the_report_adds_no_second_document(
+    eval_dir: Path, ask: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", "somewhere")
+
+    monkeypatch.setattr(commands, "print_place", fails)
+    code, document, err = ask("run", "e")
+    assert code == 3
+    assert document["expected"] == 2
+    assert err.endswith("error: somewhere: Input/output error\n")
 
 
 # ---- signals ----

@@ -139,20 +139,32 @@ def test_a_place_for_jobs_that_cannot_be_written_is_said(desk: Any) -> None:
         desk.run_built(desk.build())
 
 
-def test_a_full_disk_is_said_with_the_file(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """No file whose name begins so can be written to its end."""
     write = Path.write_text
 
     def full(path: Path, *args: Any, **options: Any) -> int:
-        if path.name.startswith(".job.json"):
+        if path.name.startswith(name):
             write(path, "half of i")
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, *args, **options)
 
     monkeypatch.setattr(Path, "write_text", full)
+
+
+def test_a_full_disk_is_said_with_the_file(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_the_disk(monkeypatch, ".job.json")
     with pytest.raises(OSError, match="No space left") as caught:
         run(desk)
     assert Path(str(caught.value.filename)).name == "job.json"
     assert not desk.jobs.exists()
+
+
+def test_a_trial_for_which_there_is_no_space_leaves_nothing_behind(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_the_disk(monkeypatch, "scratch")
+    trials = read_trials(run(desk))
+    assert {trial.error.kind for trial in trials if trial.error is not None} == {"environment"}
+    assert list(desk.scratch.iterdir()) == []
 
 
 def test_tasks_for_other_commands_are_gone_afterwards(desk: Any) -> None:
