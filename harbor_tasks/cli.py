@@ -31,8 +31,11 @@ def main() -> NoReturn:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, end)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:  # closed by the caller (2>&-): what is printed there must not go elsewhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the end of the process
+        elif hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
             stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         code = answer(sys.argv[1:])

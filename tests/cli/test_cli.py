@@ -293,3 +293,18 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_command(eval_dir: Path) -> N
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+def test_closed_streams_are_no_fault_and_mix_nothing_up(eval_dir: Path) -> None:
+    def ran(closed: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "harbor_tasks.cli", "run", "e", "--dry-run", "--json"]
+        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[1])}
+        return subprocess.run(
+            command, capture_output=True, text=True, env=env, check=False, preexec_fn=lambda: os.close(closed)
+        )
+
+    without_errors = ran(2)
+    assert (without_errors.returncode, json.loads(without_errors.stdout)["dry_run"]) == (0, True)
+    without_output = ran(1)
+    assert without_output.returncode == 0
+    assert "Traceback" not in without_output.stderr
