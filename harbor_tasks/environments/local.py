@@ -20,6 +20,7 @@ from harbor_tasks.environments.staging import (
     Staged,
     collect,
     open_for_agent,
+    reclaim,
     remove_tree,
     scratch_folder,
     stage,
@@ -119,6 +120,7 @@ class LocalSandbox:
         self.staged, self.plan, self.manifest, self.caller = staged, plan, manifest, caller
         self.stop, self.warnings = stop, warnings
         self.log = staged.log
+        self._opened = 0
         steps = tuple(step.id for step in manifest.steps) or (None,)
         self.settings: Mapping[str | None, dict[str, Any]] = {step: _load_settings(staged, step) for step in steps}
 
@@ -132,10 +134,12 @@ class LocalSandbox:
     def open(self) -> None:
         """The mark that tells the agent's files from the others."""
         open_for_agent(self.staged)
+        self._opened = (self.staged.home / "started").stat().st_mtime_ns
 
     def agent(self, part: Part, seconds: float) -> Ended:
         """The agent's program, then the end of all that bears the trial's mark."""
         staged, agent, step = self.staged, self.plan.agent, part.id
+        reclaim(staged)
         instruction = self.plan.task / ("instruction.md" if step is None else f"steps/{step}/instruction.md")
         places = Places(
             workspace=staged.workspace, home=staged.home, settings=staged.settings(step),
@@ -143,6 +147,7 @@ class LocalSandbox:
             solution=stage_solution(staged, step) if agent.needs_solution else staged.scratch / "solution",
             instruction=staged.scratch / "instruction.md",
         )  # fmt: skip
+        remove_tree(places.instruction)
         if instruction.is_file():
             shutil.copyfile(instruction, places.instruction)
         launch = agent.launch(places)
@@ -160,18 +165,29 @@ class LocalSandbox:
     def verify(self, part: Part, log: Path, seconds: float) -> Ended:
         """tests/test.sh, told by options where everything is."""
         staged, logs = self.staged, part.folder / "verifier"
+        reclaim(staged)
+        self._mark_again()
+        tests = stage_tests(staged, part.id)
         (part.folder / "run.json").write_bytes(run_record(part, str(part.folder / "stdout.txt")))
         argv = [
-            "sh", str(stage_tests(staged, part.id) / "test.sh"), "--workspace", str(staged.workspace),
+            "sh", str(tests / "test.sh"), "--workspace", str(staged.workspace),
             "--logs", str(logs), "--home", str(staged.home), "--transcript", str(part.transcript),
             "--interceptions", str(log), "--run", str(part.folder / "run.json"),
         ]  # fmt: skip
         shown = part.folder / "verifier.log"
         ended = run_contained(
-            argv, cwd=staged.workspace, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
+            argv, cwd=tests, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
             stop=self.stop,
         )  # fmt: skip
         return self._ended(ended)
+
+    def _mark_again(self) -> None:
+        """The mark as it was made: it lies within the agent's reach."""
+        mark = self.staged.home / "started"
+        mark.parent.mkdir(exist_ok=True)
+        remove_tree(mark)
+        mark.write_bytes(b"")
+        os.utime(mark, ns=(self._opened, self._opened))
 
     def _verifier_env(self) -> dict[str, str]:
         """The agent's, with folders that the agent has not touched; Python is first the one that harbor-pack runs with.
@@ -181,7 +197,8 @@ class LocalSandbox:
         staged = self.staged
         fresh = {name: staged.scratch / f"verifier-{name.lower()}" for name in ("HOME", "TMPDIR")}
         for folder in fresh.values():
-            folder.mkdir(exist_ok=True)
+            remove_tree(folder)
+            folder.mkdir()
         path = f"{Path(sys.executable).parent}{os.pathsep}{staged.env.get('PATH', os.defpath)}"
         return {**staged.env, **{name: str(folder) for name, folder in fresh.items()}, "PATH": path}
 

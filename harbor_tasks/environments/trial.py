@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -149,6 +150,8 @@ class TrialRun:
         part.folder.mkdir(parents=True, exist_ok=True)
         seen = sandbox.log.stat().st_size if sandbox.log.exists() else 0
         part.ended = sandbox.agent(part, self._seconds(part, "agent") or AGENT_SECONDS)
+        for path in (part.transcript, part.folder / "stdout.txt", part.folder / "agent.log", sandbox.log):
+            _only_a_file(path)
         part.error = _agent_error(part.ended, part)
         part.cost = cost_of(part.transcript)
         log = sandbox.log
@@ -240,6 +243,13 @@ def run_record(part: Part, stdout: str) -> bytes:
         "stdout_file": stdout,
     }  # fmt: skip
     return json.dumps(run).encode()
+
+
+def _only_a_file(path: Path) -> None:
+    """Where an agent could put something else in a log's place: nothing is followed, or waited for without end."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            remove_tree(path)
 
 
 def _append(source: Path, target: Path, offset: int = 0) -> None:

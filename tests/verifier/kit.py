@@ -13,6 +13,9 @@ from typing import Any
 
 from harbor_tasks.resources import resource, script_module
 
+POWERLESS = () if os.geteuid() else ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+"""Put before a command: it obeys the modes of files, as root would not."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -43,6 +46,7 @@ class Task:
         self.workspace, self.tests = folder / "ws", folder / "tests"
         self.logs, self.home = folder / "logs", folder / "home"
         self.transcript, self.log, self.run = folder / "transcript.jsonl", folder / "log.jsonl", folder / "run.json"
+        self.prefix: tuple[str, ...] = ()
         for path in (self.workspace, self.tests, self.logs, self.home):
             path.mkdir()
         shutil.copy(resource("interceptor", "verify.py"), self.tests)
@@ -75,7 +79,7 @@ class Task:
             "interceptions": self.log, "run": self.run,
         }  # fmt: skip
         options = [text for name, path in places.items() for text in (f"--{name}", str(path))]
-        return [str(python), "-I", str(self.tests / "verify.py"), *options]
+        return [*self.prefix, str(python), "-I", str(self.tests / "verify.py"), *options]
 
     def verify(
         self, *judges: dict[str, Any], python: str | Path = sys.executable, env: dict[str, str] | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .kit import Judged, Task, assistant, call, check, decided, make_deep, remove_deep, result, text
+from .kit import POWERLESS, Judged, Task, assistant, call, check, decided, make_deep, remove_deep, result, text
 
 SEEN = "import json, pathlib\npathlib.Path(arguments['to']).write_text(json.dumps(outputs))\nreturn True"
 
@@ -155,6 +156,21 @@ def test_a_tree_of_any_depth_does_not_stop_the_verifier(look: Look) -> None:
     assert seen["files"]["z.txt"] == "found"
     assert f"{'d/' * 1049}file" in seen["files"]
     assert any("File name too long" in why for why in seen["unread"].values())
+
+
+def test_what_the_agent_closed_is_seen_all_the_same(look: Look) -> None:
+    """A verifier of the agent's own user sees what one that is root sees."""
+    look.started_with(a_start="as it was", a_same="same")
+    look.task.made("a/start.md", "changed")
+    for name in ("closed/done.txt", "a/start.md", "a/same.md"):
+        look.task.made(name, "same" if "same" in name else "yes").chmod(0)
+    for folder in ("closed", "a", "."):
+        (look.task.workspace / folder).chmod(0)
+    look.task.prefix = POWERLESS
+    seen = look.outputs(outputs=[{"path": "."}])
+    assert seen["modified_files"] == {"a/start.md": "yes", "closed/done.txt": "yes"}
+    assert seen["unread"] == {}
+    assert stat.S_IMODE((look.task.workspace / "closed" / "done.txt").stat().st_mode) == 0
 
 
 def test_files_in_masses_hide_neither_starting_files_nor_declared_ones(look: Look) -> None:
