@@ -112,6 +112,8 @@ def test_a_dry_run_of_an_eval_leaves_nothing_behind(desk: Any) -> None:
     assert [one.case_id for one in plan.todo] == ["a", "b"]
     assert not desk.jobs.exists()
     assert list(desk.scratch.iterdir()) == []
+    desk.jobs.write_text("no folder can be made here")
+    assert desk.dry_run(desk.eval).todo
 
 
 @pytest.mark.parametrize(
