@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harbor_tasks.errors import Problems, display_path
 from harbor_tasks.evalspec.mcp import merge_project_servers
-from harbor_tasks.evalspec.paths import find_path, project_root
+from harbor_tasks.evalspec.paths import find_path, is_file, is_folder, is_there, project_root
 from harbor_tasks.evalspec.reader import Document, load_yaml
 from harbor_tasks.evalspec.rules import check_rules
 from harbor_tasks.evalspec.schema import EvalSpec
@@ -65,7 +66,7 @@ class Eval:
         root, a warning says which was taken. `.` in `plugin_dirs` is the project, unless eval.yaml lies in a plugin.
         """
         if keys[:2] == ("runner", "plugin_dirs") and Path(text) == Path():
-            return self.root if (self.root / ".claude-plugin").is_dir() else self.project
+            return self.root if is_folder(self.root / ".claude-plugin") else self.project
         found = find_path(text, self.root, self.project)
         name = dotted(self.where(*keys)) or what
         if found.path is None:
@@ -102,7 +103,7 @@ def load_eval(path: Path, problems: Problems) -> Eval | None:
         file=file,
         root=file.parent,
         project=project,
-        handlers_file=handlers if handlers.exists() or handlers.is_symlink() else None,
+        handlers_file=handlers if os.path.lexists(handlers) else None,
         not_packed=tuple(key for key in NOT_PACKED if key in document.data),
         checked=checked,
     )
@@ -113,10 +114,10 @@ def load_eval(path: Path, problems: Problems) -> Eval | None:
 
 def _file_of(path: Path, problems: Problems) -> Path | None:
     """The absolute path of eval.yaml; a link that is eval.yaml itself is kept, for its folder is the eval's."""
-    file = path.resolve() / "eval.yaml" if path.is_dir() else path.parent.resolve() / path.name
-    if file.exists():
+    file = path.resolve() / "eval.yaml" if is_folder(path) else path.parent.resolve() / path.name
+    if is_there(file):
         return file
-    if file.name == "eval.yaml" and file.with_suffix(".yml").exists():
+    if file.name == "eval.yaml" and is_there(file.with_suffix(".yml")):
         return file.with_suffix(".yml")
     problems.error("there is no eval.yaml here" if file.name == "eval.yaml" else "does not exist", file, code="no-eval")
     return None
@@ -151,9 +152,9 @@ def misplaced_handlers(ev: Eval) -> Iterator[Path]:
 def _check_handlers_place(ev: Eval, problems: Problems) -> None:
     """Handlers that are not read protect nothing: an error, or a warning beside those that are."""
     for path in misplaced_handlers(ev):
-        if not (path.exists() or path.is_symlink()):
+        if not os.path.lexists(path):
             continue
-        if path.parent != ev.root and any((path.parent / name).exists() for name in ("eval.yaml", "eval.yml")):
+        if path.parent != ev.root and any(is_there(path.parent / name) for name in ("eval.yaml", "eval.yml")):
             continue  # another eval's
         says = "is not read: its rules would not be applied"
         hint = f"handlers are read from {display_path(ev.root / HANDLERS)} alone"
@@ -173,7 +174,7 @@ def _check_files(ev: Eval, checked: Checked) -> None:
     _need_file(ev, spec.sandbox.dockerfile, checked, ("sandbox", "dockerfile"))
     for index, folder in enumerate(spec.runner.plugin_dirs):
         found = ev.resolve(folder, problems, "runner", "plugin_dirs", index, what="plugin folder")
-        if found is not None and not found.is_dir():
+        if found is not None and not is_folder(found):
             checked.error("runner", "plugin_dirs", index, says="is not a folder", code="path")
 
 
@@ -181,5 +182,5 @@ def _need_file(ev: Eval, text: str | None, checked: Checked, at: tuple[str | int
     if text is None:
         return
     found = ev.resolve(text, checked.problems, *at, what=checked.name(*at))
-    if found is not None and not found.is_file():
+    if found is not None and not is_file(found):
         checked.error(*at, says="is not a file", code="path")

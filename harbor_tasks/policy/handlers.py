@@ -10,7 +10,7 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.evalspec.load import Eval
-from harbor_tasks.evalspec.paths import find_path
+from harbor_tasks.evalspec.paths import find_path, is_file
 from harbor_tasks.evalspec.reader import load_yaml
 from harbor_tasks.policy import fields
 from harbor_tasks.policy.heuristic import patterns_of
@@ -167,7 +167,7 @@ def _prompt_text(place: Place, value: Any, root: Path, project: Path) -> str | N
         place.error(found.fault, found.hint, "path")
         return None
     try:
-        content = found.path.read_bytes() if found.path.is_file() else None
+        content = found.path.read_bytes() if is_file(found.path) else None
     except OSError as error:
         place.error(f"cannot be read: {error.strerror or error}", code="path")
         return None
@@ -216,7 +216,7 @@ def handlers_of(ev: Eval, problems: Problems) -> Handlers | None:
         place = Place(ev.document, problems, ev.where("inputs", "tools", at, "prompt_file"))
         found = None if tool.prompt_file is None else find_path(tool.prompt_file, ev.root, ev.project).path
         # That it is no file was said when eval.yaml was read.
-        text = _prompt_text(place, tool.prompt_file, ev.root, ev.project) if found and found.is_file() else None
+        text = _prompt_text(place, tool.prompt_file, ev.root, ev.project) if found and is_file(found) else None
         made.append(Handler(
             tool.match, patterns_of(tool.match), prompt=tool.prompt, prompt_text=text, prompt_file=tool.prompt_file,
             line=ev.line("inputs", "tools", at, "match"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.paths import is_file, is_folder, is_there
 
 MAX_FILES = 2000
 MAX_BYTES = 16 * 1024 * 1024
@@ -69,7 +71,7 @@ class _Closure:
         pending = self._take(self.bases[0], top, file)
         while pending:
             current = pending.pop()
-            for imported, line, needed in _imports(current.source, self.name, self.problems):
+            for imported, line, needed in _imports(current.source):
                 first = imported[0]
                 if first in taken or first in sys.stdlib_module_names:
                     continue
@@ -88,9 +90,17 @@ class _Closure:
         paths = [file]
         if file.parent != base:
             paths = list(_package(base / top, self.ev.project, self.not_code, self.problems))
-        made = [LibFile(path.relative_to(base).as_posix(), path) for path in paths]
+        made = [LibFile(path.relative_to(base).as_posix(), path) for path in paths if self._can_be_read(path)]
         self.files.update((file.path, file) for file in made)
         return [file for file in made if file.path.endswith(".py")]
+
+    def _can_be_read(self, path: Path) -> bool:
+        try:
+            os.close(os.open(path, os.O_RDONLY))
+        except OSError as error:
+            self.problems.error(f"{self.name}: cannot be read ({error.strerror})", path, code="judge-module")
+            return False
+        return True
 
     def _beside(self, name: str, file: LibFile, line: int) -> None:
         package = file.path.rpartition("/")[0].replace("/", ".")
@@ -100,15 +110,12 @@ class _Closure:
         )  # fmt: skip
 
 
-def _imports(file: Path, name: str, problems: Problems) -> list[tuple[tuple[str, ...], int, bool]]:
+def _imports(file: Path) -> list[tuple[tuple[str, ...], int, bool]]:
     """What a file imports by absolute names: the parts of each, its line, and whether nothing is tried in its place."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # of the judge's own module that is said; another may never be imported
-    except OSError as error:
-        problems.error(f"{name}: cannot be read ({error.strerror})", file, code="judge-module")
-        return []
     tried = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.Try) for node in ast.walk(outer)}
     found: list[tuple[tuple[str, ...], int, bool]] = []
     for node in ast.walk(tree):
@@ -126,7 +133,7 @@ def _find(ev: Eval, parts: list[str], bases: Sequence[Path] = ()) -> tuple[Path,
     for base in bases or (ev.root, ev.project):
         place = base.joinpath(*parts)
         for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file() and file.resolve().is_relative_to(ev.project.resolve()):
+            if is_file(file) and file.resolve().is_relative_to(ev.project.resolve()):
                 return base, file
     return None
 
@@ -139,14 +146,19 @@ def _not_code(ev: Eval) -> set[Path]:
 
 def _package(top: Path, project: Path, not_code: set[Path], problems: Problems) -> Iterator[Path]:
     """The files of a package in order: nothing hidden, no links that leave the project, no cases, builds or jobs."""
-    for path in sorted(top.iterdir()):
+    try:
+        paths = sorted(top.iterdir())
+    except OSError as error:
+        problems.error(f"cannot be read ({error.strerror})", top, code="judge-module")
+        return
+    for path in paths:
         if path.name.startswith(".") or path.name == "__pycache__" or path.suffix == ".pyc":
             continue
-        inside = not path.is_symlink() or (path.is_file() and path.resolve().is_relative_to(project.resolve()))
-        if path.is_dir() and inside:
+        inside = not path.is_symlink() or (is_file(path) and path.resolve().is_relative_to(project.resolve()))
+        if is_folder(path) and inside:
             if path.resolve() not in not_code and not _is_no_code(path):
                 yield from _package(path, project, not_code, problems)
-        elif path.is_file() and inside:
+        elif is_file(path) and inside:
             yield path
         else:
             says = "a pipe, socket or device" if inside else "a link to a folder, or one that leaves the project"
@@ -155,7 +167,7 @@ def _package(top: Path, project: Path, not_code: set[Path], problems: Problems) 
 
 def _is_no_code(folder: Path) -> bool:
     """Is it a folder that `build` or `run` wrote, or one of installed packages?"""
-    return any((folder / name).exists() for name in (".harbor-pack", "job.json", "pyvenv.cfg"))
+    return any(is_there(folder / name) for name in (".harbor-pack", "job.json", "pyvenv.cfg"))
 
 
 def _check_function(file: Path, function: str, name: str, where: tuple[Path, int | None], problems: Problems) -> None:
@@ -165,7 +177,9 @@ def _check_function(file: Path, function: str, name: str, where: tuple[Path, int
     except SyntaxError as error:
         problems.error(f"{name}: no valid Python ({error.msg})", file, error.lineno, code="judge-syntax")
         return
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
+    except OSError:
+        return  # said when it is packed
+    except (ValueError, RecursionError, MemoryError) as error:
         problems.error(f"{name}: cannot be read ({error})", file, code="judge-module")
         return
     bound = set(_names(tree.body))

@@ -14,6 +14,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
+from harbor_tasks.evalspec.paths import is_file
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
 
@@ -138,7 +139,7 @@ def _work(
 
 def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str]:
     path = place.ev.resolve(text, Problems(), "judges", place.at, "prompt_file", what="prompt file")
-    if path is None or not path.is_file():  # said when eval.yaml was read
+    if path is None or not is_file(path):  # said when eval.yaml was read
         return []
     inputs[path] = None
     try:

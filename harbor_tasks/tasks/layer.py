@@ -20,6 +20,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.paths import is_file, is_folder, is_there
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.names import is_safe, slug
@@ -104,8 +105,7 @@ class _Finder:
         for base in dict.fromkeys((self.ev.project, self.ev.root)):
             if base == Path.home():
                 continue  # what the author has there is for all projects, not this eval's
-            if not (base / ".claude").is_dir():
-                self._is_there(base, ".claude", folder=True)
+            self._check_home(base)
             for folder in PROJECT_FOLDERS:
                 path = self._watch(base / folder)
                 if self._is_there(base, folder, folder=True):
@@ -122,6 +122,17 @@ class _Finder:
                 self._hooks_not_run(settings)
         for files in found.values():
             yield from files
+
+    def _check_home(self, base: Path) -> None:
+        """What the project's `.claude` holds is passed over in silence when it is no folder, or may not be read."""
+        home = base / ".claude"
+        if not is_folder(home):
+            self._is_there(base, home.name, folder=True)
+            return
+        try:
+            os.scandir(home).close()
+        except OSError as error:
+            self.problems.error(f"cannot be read ({error.strerror})", home, code="not-packable")
 
     def _is_there(self, base: Path, name: str, *, folder: bool) -> bool:
         """Whether the project has this folder or file; what lies in its place, or leads out of it, is an error."""
@@ -150,7 +161,7 @@ class _Finder:
         """The folders of ``runner.plugin_dirs``, each under its plugin's name; that they exist was checked before."""
         for index, text in enumerate(self.ev.spec.runner.plugin_dirs):
             path = self.ev.resolve(text, self.problems, "runner", "plugin_dirs", index, what="plugin folder")
-            if path is not None and path.is_dir():
+            if path is not None and is_folder(path):
                 yield from self._plugin(path, index)
 
     def _plugin(self, path: Path, index: int) -> Iterator[TaskFile]:
@@ -163,7 +174,7 @@ class _Finder:
             self.problems.error(f"two plugins are named {name}", self.ev.file, line, code="plugin-clash")
             return
         own_hooks = path / "hooks/hooks.json"
-        if own_hooks.exists():
+        if is_there(own_hooks):
             self._hooks_not_run(own_hooks)
         if manifest.get("hooks"):
             self._hooks_not_run(manifest_path)
@@ -208,7 +219,7 @@ class _Finder:
             name = f"{top.name}-{count}"
         if name not in self._server_roots:
             self._server_roots[name] = top
-            packed = self._file(top, f"servers/{name}") if top.is_file() else self._below(top, f"servers/{name}")
+            packed = self._file(top, f"servers/{name}") if is_file(top) else self._below(top, f"servers/{name}")
             self.server_files.extend(packed)
         return str(PurePosixPath(LAYER_HOME, "servers", name, *path.relative_to(top).parts))
 
@@ -239,9 +250,9 @@ class _Finder:
             self._watch(file.content)
             self.size += file.content.stat().st_size
             if file.path.endswith(".md") and file.content.stat().st_size < 1 << 20:
-                text = file.content.read_text(encoding="utf-8", errors="replace")
-                if _OWN_HOOKS.match(text):
-                    self._hooks_not_run(file.content)
+                with suppress(OSError):  # said when it is hashed
+                    if _OWN_HOOKS.match(file.content.read_text(encoding="utf-8", errors="replace")):
+                        self._hooks_not_run(file.content)
         return file
 
     def _left_out(self, root: Path) -> Any:
@@ -262,15 +273,15 @@ class _Finder:
                 says = "is a link to what only the verifier may see, and is not packed"
                 self.problems.warn(says, path, hint="copy what the agent needs", code="private-link")
                 return True
-            if path.name in ("eval.yaml", "tool_handlers.yaml") and path.with_name("eval.yaml").is_file():
+            if path.name in ("eval.yaml", "tool_handlers.yaml") and is_file(path.with_name("eval.yaml")):
                 return True
-            if is_secret_file(path.name) and not path.is_dir():
+            if is_secret_file(path.name) and not is_folder(path):
                 self.problems.warn(
                     "looks like credentials and is not packed", path, hint="name it .example if it holds none",
                     code="secret",
                 )  # fmt: skip
                 return True
-            return path != root and path.is_dir() and belongs_to_an_eval(path)
+            return path != root and is_folder(path) and belongs_to_an_eval(path)
 
         return left_out
 
@@ -282,17 +293,17 @@ class _Finder:
 
     def _watch(self, path: Path) -> Path:
         """A file or folder by itself; what a folder holds is watched when it is walked."""
-        self.watched.append(("names" if path.is_dir() else "tree", str(path)))
+        self.watched.append(("names" if is_folder(path) else "tree", str(path)))
         return path
 
 
 def belongs_to_an_eval(folder: Path) -> bool:
     """Whether a folder is an eval, its cases or what was built from it; not a skill or plugin that has evals too."""
-    if (folder / BUILD_DIR).is_dir() or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
+    if is_folder(folder / BUILD_DIR) or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
         return True
-    if (folder / "eval.yaml").is_file():
-        return not ((folder / "SKILL.md").is_file() or (folder / ".claude-plugin").is_dir())
-    return folder.name in ("cases", "dataset") and (folder.parent / "eval.yaml").is_file()
+    if is_file(folder / "eval.yaml"):
+        return not (is_file(folder / "SKILL.md") or is_folder(folder / ".claude-plugin"))
+    return folder.name in ("cases", "dataset") and is_file(folder.parent / "eval.yaml")
 
 
 def private_files(ev: Eval) -> Iterator[Path]:
@@ -301,7 +312,7 @@ def private_files(ev: Eval) -> Iterator[Path]:
         yield ev.handlers_file
     for base in (ev.root, ev.project):
         dataset = base / ev.spec.dataset.path
-        if dataset.is_dir() and dataset.resolve() != base.resolve():
+        if is_folder(dataset) and dataset.resolve() != base.resolve():
             yield dataset
         for judge in ev.spec.judges:
             if judge.prompt_file is not None:
@@ -311,7 +322,7 @@ def private_files(ev: Eval) -> Iterator[Path]:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON mapping, or an empty one when there is none: whether it is right is for the agent program to say."""
     try:
-        if not path.is_file():  # a pipe would block
+        if not is_file(path):  # a pipe would block
             return {}
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

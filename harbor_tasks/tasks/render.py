@@ -293,6 +293,10 @@ class _Task:
     def solution(self) -> Iterator[TaskFile]:
         """`solution/`, and with steps also theirs: Harbor's oracle takes a step's own folder if there is one."""
         steps = [part.step for part in self.plan.instructions if part.step is not None]
+        for file in self.case.solution:
+            if file.path in steps and not file.is_dir:
+                message = f"must be a folder: it is the solution of the step {file.path}"
+                self.problems.error(message, file.source, case=self.case.id, hint="move it into it", code="case-file")
         shared = [f for f in self.case.solution if f.path.split("/", 1)[0] not in steps]
         for file in shared:
             self._not_harborignore(file)

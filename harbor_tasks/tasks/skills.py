@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from harbor_tasks.errors import Problem, Problems, Where
 from harbor_tasks.evalspec import Eval, dotted
@@ -73,14 +78,43 @@ def _skills(ev: Eval) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 def known_names(layer: Layer) -> Iterator[str]:
     """All names under which a skill or command of the layer can be called."""
+    own = {plugin: _own_commands(manifest) for plugin, manifest in _manifests(layer)}
     for file in layer.files:
         match file.path.split("/"):
             case ["workspace", ".claude", *parts]:
                 yield from _names(parts)
             case ["plugins", plugin, *parts]:
-                for name in _names(parts):
+                for name in _names_in_plugin(plugin, parts, own):
                     yield name
                     yield f"{plugin}:{name}"
+
+
+def _manifests(layer: Layer) -> Iterator[tuple[str, Any]]:
+    """Each plugin of the layer that has a manifest, with what that says."""
+    for file in layer.files:
+        match file.path.split("/"):
+            case ["plugins", plugin, ".claude-plugin", "plugin.json"]:
+                with suppress(OSError, ValueError, RecursionError):  # for the agent program to say
+                    data = file.content.read_bytes() if isinstance(file.content, Path) else file.content or b""
+                    yield plugin, json.loads(data)
+
+
+def _own_commands(manifest: Any) -> tuple[str, ...]:
+    """The files and folders, without `./` before them, that a plugin's manifest names for commands."""
+    given = manifest.get("commands") if isinstance(manifest, dict) else None
+    texts = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    return tuple(os.path.normpath(text) for text in texts if isinstance(text, str))
+
+
+def _names_in_plugin(plugin: str, parts: Sequence[str], own: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """As `_names`; a plugin may also be one skill itself, and have its commands in places that its manifest names."""
+    yield from _names(parts)
+    if parts == ["SKILL.md"]:
+        yield plugin
+    path = "/".join(parts)
+    for place in own.get(plugin, ()):
+        if path.endswith(".md") and (path == place or path.startswith(f"{place}/")):
+            yield parts[-1].removesuffix(".md")
 
 
 def _names(parts: Sequence[str]) -> Iterator[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import encodings.unicode_escape  # noqa: F401 - loaded late otherwise, by a user who may not
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,7 @@ from harbor_tasks.tasks.manifest import read_manifest
 
 if TYPE_CHECKING:
     from tests.tasks.conftest import Author
+
 
 ASK = {"inputs": {"tools": [{"match": "Questions via AskUserQuestion"}, {"match": "mcp__tracker__*"}]}}
 IN_A_PROCESS = """
@@ -299,3 +303,46 @@ def test_a_faulty_step_shifts_no_index(author: Author) -> None:
     ]
     assert len(said) == 4
     assert all(any(place in one for one in said) for place in places), said
+
+
+UNREADABLE = [
+    ".claude", ".claude/skills", "CLAUDE.md", ".claude/skills/tidy/SKILL.md", ".mcp.json", "tool_handlers.yaml",
+    "cases", "cases/c1/answers.yaml", "cases/c1/files", "plug", "plug/.claude-plugin", "quality.py", "words.py",
+    "pack/data", "more.md", "image/.dockerignore",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_what_may_not_be_read_is_an_error_by_path_and_no_traceback(author: Author, path: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # others may look into it, as they may not into pytest's own
+        author = replace(author, root=Path(folder) / "project", out=Path(folder) / "tasks")
+        (author.root / ".git").mkdir(parents=True)
+        author.case("c1")
+        author.write(".claude/skills/tidy/SKILL.md", "# tidy\n")
+        author.write("plug/.claude-plugin/plugin.json", '{"name": "plug"}')
+        author.write("quality.py", "import words\nfrom pack import data\ndef judge(outputs): return True\n")
+        author.write("pack/__init__.py")
+        author.write("image/Dockerfile", "FROM debian:bookworm\n")
+        for name in ("words.py", "pack/data/x.txt", "more.md", "cases/c1/files/x.txt"):
+            author.write(name, "x = 1\n")
+        author.eval(
+            runner={"plugin_dirs": ["plug"]}, sandbox={"dockerfile": "image/Dockerfile"},
+            judges=[{"name": "m", "module": "quality", "function": "judge"}, {"name": "p", "prompt_file": "more.md"}],
+        )  # fmt: skip
+        assert not check(author.root).problems.errors  # so that all that is needed is loaded
+        place = author.root / path
+        if not place.exists():
+            author.write(path, "{}")
+        for above in (Path(folder), author.root):
+            above.chmod(0o755)
+        place.chmod(0)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            errors = [str(one) for one in check(author.root).problems.errors]
+        finally:
+            if root:
+                os.seteuid(0)
+        place.chmod(0o755)
+        assert any(path in one and ("be read" in one or "not readable" in one) for one in errors), errors

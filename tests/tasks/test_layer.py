@@ -95,6 +95,18 @@ class TestFinding:
         author.spec["runner"] = {"plugin_dirs": ["plug"]}
         assert "other:lint" in self.check(author, "other:lint")[0]
 
+    @pytest.mark.parametrize("skill", ["tools:go", "tools:one", "tools:lint", "tools:tools"])
+    def test_a_plugin_may_keep_them_where_its_manifest_says(self, author: Author, skill: str) -> None:
+        manifest = {"name": "tools", "commands": ["./more", "./special/one.md"], "skills": "./own"}
+        author.write("plug/.claude-plugin/plugin.json", json.dumps(manifest))
+        for path in ("more/go.md", "special/one.md", "special/two.md", "own/lint/SKILL.md", "SKILL.md"):
+            author.write(f"plug/{path}", SKILL)
+        author.eval(execution={"skill": skill}, runner={"plugin_dirs": ["plug"]})
+        author.case("c1")
+        assert author.warned() == []
+        author.eval(execution={"skill": "tools:two"})
+        assert "'tools:two' is not found" in author.refused()[0]
+
     @pytest.mark.parametrize("skill", ["tidy", "tools:lint"])
     def test_a_project_without_any_skill_has_not_the_one_that_is_run(self, author: Author, skill: str) -> None:
         (said,) = self.check(author, skill)
@@ -393,3 +405,16 @@ class TestWhatLiesInTheWay:
         assert any("only the verifier may see" in said for said in author.warned())
         author.build()
         assert layer(author) == {"workspace/.claude/skills/tidy/SKILL.md"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_lies_in_the_place_of_a_dockerignore_is_an_error(author: Author, kind: str) -> None:
+    author.case("c1")
+    author.write("image/Dockerfile", "FROM debian:bookworm\n")
+    place = author.root / "image/.dockerignore"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    author.eval(sandbox={"dockerfile": "image/Dockerfile"})
+    assert author.refused() == [f"{place}: must be a file (no folder, pipe, socket or device)"]

@@ -236,6 +236,12 @@ class TestSteps:
             assert author.text(f"steps/{step}/solution/solve.sh") == "echo all\n"
         assert author.json("steps/write/solution/replay.json") == []
 
+    def test_a_file_in_the_place_of_a_steps_solution_is_an_error(self, author: Author) -> None:
+        self.build(author)
+        author.write("cases/c1/solution/write", "echo done\n")
+        (said,) = author.refused()
+        assert said.startswith(f"{author.root}/cases/c1/solution/write (case c1): must be a folder")
+
     def test_recorded_calls_of_an_unknown_step_are_an_error(self, author: Author) -> None:
         self.build(author)
         author.write("cases/c1/replay.yaml", "steps: {planning: [{say: p}]}\n")
