@@ -86,15 +86,14 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folde
     old = _old_job(options, agent) if options.resume is not None else None
     tasks = _tasks(source, manifest, options.cases, old)
     digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
-    if old is not None and options.resume is not None and (
-        faults := not_the_same(old, manifest.name, digests, options.resume)
-    ):  # fmt: skip
-        raise AuthorError(faults)
     warnings = [
         f"case {task.case_id}: {task.directory} was changed after it was built"
         for task in tasks
         if digests[task.case_id] != task.digest
     ]
+    if old is not None and options.resume is not None:
+        require_same_eval(old, manifest.name, options.resume)
+        warnings += _changes(old, digests)
     environment = _environment(options, source, manifest, caller, tasks)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {
@@ -172,9 +171,14 @@ def _old_job(options: RunOptions, agent: Agent) -> Job:
                 f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
                 f"{option} {was}, or start a new job"
             )
-    if is_running(options.resume):
-        raise AuthorError(f"{display_path(options.resume)}: this job is running; wait for it, or end it")
+    require_at_rest(options.resume)
     return job
+
+
+def require_at_rest(folder: Path) -> None:
+    """AuthorError while the job in ``folder`` runs."""
+    if is_running(folder):
+        raise AuthorError(f"{display_path(folder)}: this job is running; wait for it, or end it")
 
 
 def _tasks(source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: Job | None) -> list[TaskPart]:
@@ -193,30 +197,29 @@ def _tasks(source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: J
             faults.append(
                 Problem("its task directory is gone", Where(source / task.directory, case=task.case_id), "build it")
             )
-    if not manifest.tasks:
+    if not tasks and not faults:
         faults.append(Problem("no tasks to run", Where(source), "build the eval with at least one case"))
     if faults:
         raise AuthorError(faults)
     return tasks
 
 
-def not_the_same(
-    job: Job, name: str, digests: Mapping[str, str], folder: Path, hint: str = "start a new job"
-) -> list[Problem]:  # fmt: skip
-    """Why the tasks of the eval ``name`` (case → digest) are not those of the job in ``folder``; empty when they are.
-
-    Results of different tasks are not to be put together under one job.
-    """
+def require_same_eval(job: Job, name: str, folder: Path) -> None:
+    """AuthorError unless the job in ``folder`` is one of the eval ``name``: two evals have no common score."""
     if job.name != name:
         what = f"this job is one of the eval {job.name!r}, not of {name!r}"
-        return [Problem(what, Where(folder), "start a new job", code="other-tasks")]
-    faults = {}
+        raise AuthorError([Problem(what, Where(folder), "start a new job", code="other-tasks")])
+
+
+def _changes(job: Job, digests: Mapping[str, str]) -> list[str]:
+    """What became of the job's tasks (case → digest as it is now): other tasks have no results yet."""
+    found = {}
     for one in job.expected:
-        if one.digest != digests.get(one.case_id):
-            what = "has changed since" if one.case_id in digests else "is not there any more"
-            where = Where(folder, case=one.case_id)
-            faults[one.case_id] = Problem(f"the task that this job ran {what}", where, hint, code="other-tasks")
-    return list(faults.values())
+        if one.case_id not in digests:
+            found[one.case_id] = f"case {one.case_id} of this job is no longer built: its trials are left out"
+        elif one.digest != digests[one.case_id]:
+            found[one.case_id] = f"case {one.case_id} has changed since this job started: it is run again"
+    return list(found.values())
 
 
 def _expected(job: str, task: TaskPart, attempt: int, digest: str) -> Expected:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from harbor_tasks.environments.base import Job, RunOptions, job_lock, new_folder, read_job
-from harbor_tasks.environments.plan import new_job_id, not_the_same
+from harbor_tasks.environments.base import RunOptions, job_lock, new_folder, read_job
+from harbor_tasks.environments.plan import new_job_id, require_at_rest, require_same_eval
 from harbor_tasks.environments.staging import remove_tree
-from harbor_tasks.errors import AuthorError, Problem, Where, display_path
+from harbor_tasks.errors import AuthorError, display_path
 from harbor_tasks.tasks.build import Progress, build
-from harbor_tasks.tasks.manifest import BuildManifest, manifest_path, read_manifest
+from harbor_tasks.tasks.manifest import manifest_path, read_manifest
 
 TASKS = "tasks"
 """The folder of a job that holds the tasks that were built for it."""
@@ -71,11 +71,12 @@ def job_tasks(
     """The tasks of the job that ``options`` ask for, and the job's folder when there is one already.
 
     The folder of a new job on an eval holds nothing but its tasks, and is removed on the way out when no job.json has
-    come to them; with ``dry`` there is none. ``--resume`` with an eval goes on with the tasks that the job has;
-    AuthorError when the eval no longer gives the same.
+    come to them; with ``dry`` there is none. ``--resume`` with an eval brings the job's tasks to what the eval gives
+    now; AuthorError when it is another eval, or when the job runs.
     """
     if options.resume is not None and is_eval(source):
-        yield _tasks_of(options.resume, source, say, building), options.resume
+        with _tasks_again(options.resume, source, say, building, dry=dry) as tasks:
+            yield tasks, options.resume
     elif dry or not is_eval(source):
         with built_tasks(source, say, building, cases=options.cases) as tasks:
             yield tasks, options.resume
@@ -92,32 +93,22 @@ def job_tasks(
                     remove_tree(folder)
 
 
-def _tasks_of(resume: Path, source: Path, say: Say, building: Building) -> Path:
-    """The tasks of a job that is gone on with, which the eval still gives."""
+@contextmanager
+def _tasks_again(resume: Path, source: Path, say: Say, building: Building, *, dry: bool) -> Iterator[Path]:
+    """The tasks of a job on an eval that is gone on with, as the eval gives them now."""
     job, own = read_job(resume), resume / TASKS
     if not manifest_path(own).is_file():
         raise AuthorError(
             f"{display_path(resume)}: this job ran built tasks, not an eval; in place of {display_path(source)} name "
             f"{display_path(Path(job.source))}"
         )
+    require_at_rest(resume)
     with built_tasks(source, say, building, cases=job.cases) as tasks:
-        _require_same(job, read_manifest(own), read_manifest(tasks), resume)
-    return own
-
-
-def _require_same(job: Job, own: BuildManifest, now: BuildManifest, resume: Path) -> None:
-    """AuthorError unless the eval gives what the job has: another eval, changed cases, or other thresholds."""
-    digests = {task.case_id: task.digest for task in now.tasks}
-    tasks, folder = (shlex.quote(display_path(path)) for path in (resume / TASKS, resume))
-    hint = f"start a new job, or go on with the tasks as they were: harbor-pack run {tasks} --resume {folder}"
-    faults = not_the_same(job, now.name, digests, resume, hint)
-    before, after = (manifest.model_dump(exclude={"tasks", "tool"}) for manifest in (own, now))
-    changed = [key for key in before if before[key] != after[key]]
-    if changed and not faults:
-        what = f"the eval has changed since this job started ({', '.join(changed)})"
-        faults = [Problem(what, Where(resume), hint, code="other-tasks")]
-    if faults:
-        raise AuthorError(faults)
+        require_same_eval(job, read_manifest(tasks).name, resume)
+        if dry:
+            yield tasks
+            return
+    yield _build(source, own, lambda _: None, nullcontext, job.cases)  # its warnings were said
 
 
 def _build(source: Path, out: Path, say: Say, building: Building, cases: Sequence[str]) -> Path:

@@ -169,15 +169,23 @@ def test_a_job_is_gone_on_with_where_it_has_no_result(author: Any) -> None:
     assert second.job.created == first.job.created
 
 
-def test_a_job_is_not_gone_on_with_on_other_tasks(author: Any) -> None:
+def test_a_task_that_was_changed_runs_again_and_an_unchanged_one_does_not(author: Any) -> None:
     author.case("a", solve=DONE)
     author.case("b", solve=DONE)
     first = author.run()
     before = first.trials
     author.case("b", solve=f"{DONE}# changed\n")
-    with pytest.raises(AuthorError, match=r"case b\): the task that this job ran has changed since") as caught:
-        author.run(resume=first.folder)
-    assert len(caught.value.problems) == 1
+    second = author.run(resume=first.folder)
+    assert second.trials[0] == before[0]
+    assert second.trials[1].id != before[1].id
+    assert [event.text for event in second.events if event.kind == "started"] == ["started b"]
+    assert "case b has changed since this job started: it is run again" in [event.text for event in second.events]
+
+
+def test_a_job_is_not_gone_on_with_on_another_eval(author: Any) -> None:
+    author.case("a", solve=DONE)
+    first = author.run()
+    before = first.trials
     author.spec["name"] = "table"
     with pytest.raises(AuthorError, match="one of the eval 'desk', not of 'table'"):
         author.run(resume=first.folder)
@@ -185,13 +193,14 @@ def test_a_job_is_not_gone_on_with_on_other_tasks(author: Any) -> None:
     assert first.job.status == "finished"
 
 
-def test_a_job_is_not_gone_on_with_when_a_task_of_it_is_gone(author: Any) -> None:
+def test_a_task_that_is_gone_is_left_out_of_its_job(author: Any) -> None:
     author.case("a", solve=DONE)
     case = author.case("b", solve=DONE)
     first = author.run()
     shutil.rmtree(case)
-    with pytest.raises(AuthorError, match=r"case b\): the task that this job ran is not there any more"):
-        author.run(resume=first.folder)
+    second = author.run(resume=first.folder)
+    assert [trial.case_id for trial in second.trials] == ["a"]
+    assert [event.text for event in second.events if "no longer built" in event.text]
 
 
 def test_more_attempts_add_trials_and_keep_the_first(author: Any) -> None:
