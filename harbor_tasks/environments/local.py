@@ -17,6 +17,7 @@ from harbor_tasks.environments.base import InterruptedTrialError, Job, Stop, Tri
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
 from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
+    POLICY_FILES,
     Staged,
     collect,
     open_for_agent,
@@ -27,10 +28,11 @@ from harbor_tasks.environments.staging import (
     stage_solution,
     stage_tests,
 )
-from harbor_tasks.environments.trial import Part, Sandbox, TrialRun, run_record
+from harbor_tasks.environments.trial import Part, Sandbox, TamperedError, TrialRun, run_record
 from harbor_tasks.environments.variables import MODEL, require_variables, resolve_value
 from harbor_tasks.errors import MachineError
 from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.tasks.state import stamp_of
 
 NEEDED = {"bash": "package bash", "python3": "package python3"}
 
@@ -120,7 +122,7 @@ class LocalSandbox:
         self.staged, self.plan, self.manifest, self.caller = staged, plan, manifest, caller
         self.stop, self.warnings = stop, warnings
         self.log = staged.log
-        self._opened = 0
+        self._opened, self._policy = 0, ""
         steps = tuple(step.id for step in manifest.steps) or (None,)
         self.settings: Mapping[str | None, dict[str, Any]] = {step: _load_settings(staged, step) for step in steps}
 
@@ -135,6 +137,7 @@ class LocalSandbox:
         """The mark that tells the agent's files from the others."""
         open_for_agent(self.staged)
         self._opened = (self.staged.home / "started").stat().st_mtime_ns
+        self._policy = self._policy_stamp()
 
     def agent(self, part: Part, seconds: float) -> Ended:
         """The agent's program, then the end of all that bears the trial's mark."""
@@ -165,6 +168,8 @@ class LocalSandbox:
     def verify(self, part: Part, log: Path, seconds: float) -> Ended:
         """tests/test.sh, told by options where everything is."""
         staged, logs = self.staged, part.folder / "verifier"
+        if self._policy_stamp() != self._policy:
+            raise TamperedError("the policy in the trial's folder was changed while the agent worked")
         reclaim(staged)
         self._mark_again()
         tests = stage_tests(staged, part.id)
@@ -180,6 +185,11 @@ class LocalSandbox:
             stop=self.stop,
         )  # fmt: skip
         return self._ended(ended)
+
+    def _policy_stamp(self) -> str:
+        """Of what decides on the agent's calls, within its reach: a change moves times that it cannot set back."""
+        names = [*POLICY_FILES, "settings.json", *(f"steps/{step}/settings.json" for step in self.settings if step)]
+        return stamp_of([("tree", str(self.staged.home / name)) for name in names])[0]
 
     def _mark_again(self) -> None:
         """The mark as it was made: it lies within the agent's reach."""

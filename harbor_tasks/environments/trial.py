@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from harbor_tasks import __version__
 from harbor_tasks.environments.base import (
     Calls,
+    ErrorKind,
     InterruptedTrialError,
     JudgeResult,
     SandboxError,
@@ -76,6 +77,10 @@ class Part:
         )  # fmt: skip
 
 
+class TamperedError(SandboxError):
+    """What decides or judges was changed while the agent worked: the trial is void."""
+
+
 class Sandbox(Protocol):
     """A staged place for one trial. Its methods may raise SandboxError and InterruptedTrialError."""
 
@@ -130,7 +135,8 @@ class TrialRun:
         except InterruptedTrialError:
             interrupted = True
         except (SandboxError, OSError, ValueError) as error:
-            self.error = TrialError(kind="environment", message=str(error))
+            kind: ErrorKind = "tampered" if isinstance(error, TamperedError) else "environment"
+            self.error = self.error or TrialError(kind=kind, message=str(error))
         trial = self._trial(interrupted)
         write_record(self.plan.folder / "trial.json", trial)
         return trial

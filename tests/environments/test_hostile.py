@@ -152,6 +152,24 @@ def test_what_is_put_in_place_of_the_trials_logs_holds_nothing_up(author: Any) -
     assert not (ran.trial_folder / "workspace" / "x").exists()
 
 
+CHANGES = {
+    "the handlers": "echo >> tool_handlers.yaml",
+    "the handlers, and back": "cp -p input.yaml x; echo > input.yaml; cp -p x input.yaml",
+    "the hook": "echo >> hooks/tools.py",
+    "the settings": "rm settings.json",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_policy_that_was_changed_meanwhile_voids_the_trial(author: Any, change: str) -> None:
+    author.handlers({"match": "Uploads", "patterns": ["Bash"], "input_filters": ["upload"]})
+    author.case(solve=f"sleep 0.05; echo yes > done.txt; cd {author.jobs}/*/trials/*/home; {change}")
+    trial = author.run().trial
+    assert trial.error is not None
+    assert (trial.error.kind, trial.reward) == ("tampered", None), trial.error
+    assert "was changed while the agent worked" in trial.error.message
+
+
 def test_the_mark_of_the_agents_start_is_not_the_agents(author: Any) -> None:
     author.spec["outputs"] = []
     author.spec["judges"] = [{"name": "seen", "check": "return list(outputs['modified_files']) == ['done.txt']"}]
