@@ -116,6 +116,9 @@ def _file_of(path: Path, problems: Problems) -> Path | None:
     """The absolute path of eval.yaml; a link that is eval.yaml itself is kept, for its folder is the eval's."""
     file = path.resolve() / "eval.yaml" if is_folder(path) else path.parent.resolve() / path.name
     if is_there(file):
+        other = file.with_suffix(".yml")
+        if file.name == "eval.yaml" and os.path.lexists(other):
+            problems.warn("is not read", other, hint="eval.yaml beside it is; remove one of them", code="file-name")
         return file
     if file.name == "eval.yaml" and is_there(file.with_suffix(".yml")):
         return file.with_suffix(".yml")

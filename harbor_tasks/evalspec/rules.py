@@ -65,7 +65,7 @@ def _execution(spec: EvalSpec, checked: Checked) -> None:
             checked.error("execution", says="must set one of skill, prompt, steps", hint=hint)
     for key in given[1:]:
         checked.error("execution", key, says=f"is mutually exclusive with execution.{given[0]}", hint="keep one")
-    if execution.arguments and execution.skill is None and not checked.is_faulty("execution", "skill"):
+    if given and execution.arguments and execution.skill is None and not checked.is_faulty("execution", "skill"):
         _arguments_of_nothing(checked, ("execution",), "a steps pipeline" if execution.steps else "a prompt")
     if execution.steps and execution.mode == "batch":
         checked.error("execution", "steps", says="is only supported in mode: case", hint="set execution.mode to case")
@@ -78,7 +78,7 @@ def _execution(spec: EvalSpec, checked: Checked) -> None:
             checked.error(*at, "prompt", says=f"is mutually exclusive with {checked.name(*at)}.skill", hint="keep one")
         elif not step.skill and not step.prompt and not checked.is_faulty(*at):
             checked.error(*at, says="must set one of skill, prompt")
-        if step.arguments and step.skill is None and not checked.is_faulty(*at, "skill"):
+        if step.prompt and step.arguments and step.skill is None and not checked.is_faulty(*at, "skill"):
             _arguments_of_nothing(checked, at, "a prompt")
         _env(step.env, checked, (*at, "env"))
 
@@ -319,7 +319,7 @@ def _unique(checked: Checked, names: Sequence[str], at: str, key: str, what: str
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    known = list(known)
+    known = list(dict.fromkeys(known))
     nearest = keys.nearest(name, known)
     if nearest:
         return f"did you mean {shown(nearest)}?"

@@ -93,6 +93,7 @@ def checked_model(table: type[T], checked: Checked) -> T | None:
             return table.model_validate(checked.data)
         except ValidationError as error:
             faults = [_Fault(fault, checked.data) for fault in error.errors(include_url=False)]
+        faults.sort(key=lambda fault: fault.kind != "extra_forbidden")  # a misspelt key is not missing, too
         for fault in faults:
             if _report(fault, table, checked):
                 checked.faulty.append(checked.where(*fault.path))

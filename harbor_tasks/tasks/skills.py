@@ -69,11 +69,16 @@ def _where_to_put(skill: str, known: set[str]) -> str:
 def _skills(ev: Eval) -> Iterator[tuple[tuple[str | int, ...], str]]:
     execution = ev.spec.execution
     if execution.skill is not None:
-        keys = ("execution", "skill") if ev.line("execution", "skill") else ("skill",)
-        yield keys, execution.skill
+        yield ("skill",) if _at_the_top(ev) else ("execution", "skill"), execution.skill
     for index, step in enumerate(execution.steps):
         if step.skill is not None:
             yield ("execution", "steps", index, "skill"), step.skill
+
+
+def _at_the_top(ev: Eval) -> bool:
+    """Whether the skill stands in its old place in eval.yaml."""
+    execution = ev.document.data.get("execution")
+    return not (isinstance(execution, dict) and execution.get("skill"))
 
 
 def known_names(layer: Layer) -> Iterator[str]:

@@ -178,6 +178,14 @@ def test_eval_yml_is_found_in_a_folder(tmp_path: Path) -> None:
     ev = load_eval(tmp_path, Problems())
     assert ev is not None
     assert ev.file.name == "eval.yml"
+    (tmp_path / "eval.yaml").write_text(MINIMAL)
+    problems = Problems()
+    ev = load_eval(tmp_path, problems)
+    assert ev is not None
+    assert ev.file.name == "eval.yaml"
+    assert [str(one) for one in problems.warnings] == [
+        f"{tmp_path}/eval.yml: is not read; eval.yaml beside it is; remove one of them"
+    ]
 
 
 def test_duplicate_keys_in_eval_yaml_are_errors(load: Load) -> None:

@@ -96,7 +96,8 @@ JUDGE = {"name": "j", "check": "return True"}
         ({"runner": {"workspace_mode": "rpeo"}}, "runner.workspace_mode must be one of 'repo', not 'rpeo'"),
         ({"name": None}, "name is missing"),
         ({"dataset": {}}, "dataset.path is missing"),
-        ({"hooks": {"before_all": [{"comand": "x"}]}}, "hooks.before_all[0].command is missing"),
+        ({"hooks": {"before_all": [{}]}}, "hooks.before_all[0].command is missing"),
+        ({"hooks": {"before_all": [{"comand": "x"}]}}, "unknown key 'comand' in hooks.before_all[0]; did you mean"),
     ],
 )
 def test_a_wrong_key_is_an_error(load: Load, keys: dict[str, Any], says: str) -> None:
@@ -407,6 +408,10 @@ def test_literal_secrets_in_eval_yaml_are_warned_of(load: Load) -> None:
             "execution.steps must not be empty",
         ),
         ({"execution": []}, "execution must be a mapping, not a list"),
+        ({"execution": {"arguments": "x"}}, "execution must set one of skill, prompt, steps"),
+        ({"dataset": None, "datset": {"path": "cases"}}, "unknown key 'datset'; did you mean 'dataset'?"),
+        ({"dataset": {"pth": "cases"}}, "unknown key 'pth' in dataset; did you mean 'path'?"),
+        ({"permissions": {"deny": [{"pth": "a", "tools": ["Read"]}]}}, "unknown key 'pth' in permissions.deny[0]"),
         ({"execution": {"promt": "p"}}, "unknown key 'promt' in execution; did you mean 'prompt'?"),
         (
             {"judges": [], "thresholds": {"a": {}}, "reward": {"judge": "a"}},

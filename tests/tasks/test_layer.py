@@ -122,7 +122,7 @@ class TestFinding:
         else:
             author.eval(execution={"steps": [{"id": "a", "prompt": "p"}, {"id": "b", "skill": "tidy"}]})
         (said,) = author.refused()
-        assert ("execution.steps[1].skill: " if key == "steps" else "skill: ") in said
+        assert (": execution.steps[1].skill: " if key == "steps" else ": skill: ") in said
         author.write(".claude/skills/tidy/SKILL.md", SKILL)
         assert author.warned() == []
 
