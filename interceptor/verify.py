@@ -56,7 +56,7 @@ import textwrap
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEALED_HOME = "/opt/harbor-pack"
@@ -91,9 +91,11 @@ class VerifierError(Exception):
 def json_lines(path: Optional[str], offset: int = 0) -> Tuple[List[Json], int]:
     """The objects of a file with one JSON object a line, and how many lines were none. No file: no objects."""
     found, bad = [], 0
-    if path is None or not os.path.isfile(path):
+    try:
+        opened = open_log(path)
+    except OSError:
         return [], 0
-    with open(path, "rb") as file:
+    with opened as file:
         file.seek(offset)
         for raw in file:
             line = raw.strip()
@@ -108,6 +110,15 @@ def json_lines(path: Optional[str], offset: int = 0) -> Tuple[List[Json], int]:
             else:
                 bad += 1
     return found, bad
+
+
+def open_log(path: Optional[str]) -> BinaryIO:
+    """A file that a run left, and nothing that was put in its place: no link is followed, no FIFO waited for."""
+    handle = os.open(path or "", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError("%s is no regular file" % path)
+    return open(handle, "rb")
 
 
 def block_text(content: Any) -> str:
@@ -632,7 +643,7 @@ def bring_home(args: argparse.Namespace) -> int:
 
 def copy_file(source: str, target: str, offset: int = 0) -> int:
     """Copy a file from ``offset`` on over whatever is there; where it ended."""
-    with open(source, "rb") as given:
+    with open_log(source) as given:
         given.seek(offset)
         remove(target)
         with open(target, "xb") as out:
@@ -667,7 +678,7 @@ def started(home: str) -> Optional[int]:
 def head(path: Optional[str]) -> str:
     """The first part of a text file; nothing when there is none."""
     try:
-        with open(path or os.devnull, "rb") as file:
+        with open_log(path) as file:
             return file.read(MAX_TEXT).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -1383,6 +1394,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
         data.write(json.dumps(outputs).encode())
         data.flush()
         for judge in judges:
+            whole_workspace(args.workspace, args.home)  # what a judge starts may remove it, too
             report["judges"].append(ask(judge, outputs, data, args))
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)

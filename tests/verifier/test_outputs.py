@@ -198,6 +198,14 @@ def test_a_starting_file_without_an_end_is_known_as_changed(look: Look) -> None:
     assert set(seen["modified_files"]) == {"a/big.md"}
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/etc/passwd")])
+def test_what_lies_in_the_place_of_a_log_is_neither_waited_for_nor_followed(look: Look, put: Any) -> None:
+    for path in (look.task.transcript, look.task.log):
+        put(path)
+    seen = look.outputs()
+    assert (seen["stdout"], seen["tool_calls"], seen["interceptions"]) == ("", [], [])
+
+
 def test_a_name_that_is_not_utf8_does_not_stop_the_verifier(look: Look) -> None:
     path = os.fsencode(look.task.workspace) + b"/caf\xe9.txt"
     with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - a name in bytes

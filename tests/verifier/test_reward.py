@@ -237,6 +237,12 @@ def test_an_agent_that_removed_its_workspace_is_judged_on_an_empty_one(task: Tas
     assert not (outside / "x").exists()
 
 
+def test_a_judge_that_removes_the_workspace_keeps_none_from_its_verdict(task: Task) -> None:
+    """As does a program of the agent's that it starts."""
+    remove = {"name": "first", "kind": "command", "command": 'rm -rf "$PWD"'}
+    assert task.verify(remove, check("return True", "second")).reward == {"first": 1.0, "second": 1.0, "reward": 1.0}
+
+
 def test_a_workspace_that_was_a_link_from_the_beginning_is_one(task: Task) -> None:
     task.workspace.rename(task.workspace.with_name("real"))
     task.workspace.symlink_to("real")
