@@ -32,6 +32,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from harbor_tasks.errors import Problem, Problems
 from harbor_tasks.resources import resource
+from harbor_tasks.tasks.template_cost import line_that_computes
 
 MAX_CHARACTERS = 4 << 20
 """Of a rendered text: more than any model reads."""
@@ -42,23 +43,6 @@ _WAIT_SECONDS = 20.0  # for those seconds, on a busy machine
 _TOO_LONG = f"would be longer than {MAX_CHARACTERS >> 20} Mi characters"
 _TOO_COSTLY = f"takes more than {MAX_SECONDS} s or {MAX_MEMORY >> 20} MiB to render"
 _SMALLER = "an instruction is a text for a reader: put large data into files/"
-
-_PLAIN_NODES = (
-    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Getattr, nodes.Getitem, nodes.Const, nodes.If,
-    nodes.CondExpr, nodes.And, nodes.Or, nodes.Not, nodes.Compare, nodes.Operand, nodes.Concat, nodes.Add, nodes.Sub,
-    nodes.Test, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Slice, nodes.Keyword, nodes.For, nodes.Filter,
-)  # fmt: skip
-_PLAIN_FILTERS = frozenset({
-    "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "int", "items", "join",
-    "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "select", "selectattr",
-    "sort", "string", "sum", "title", "tojson", "trim", "unique", "upper", "wordcount",
-})  # fmt: skip
-_PLAIN_METHODS = frozenset({
-    "endswith", "get", "items", "keys", "lower", "lstrip", "rstrip", "split", "splitlines", "startswith", "strip",
-    "title", "upper", "values",
-})  # fmt: skip
-_PLAIN_DEPTH = 3
-"""Filters on filters: `tojson` of `tojson` doubles every backslash."""
 
 _FIELD = re.compile(r"\{([^\W\d]\w*)(\??)\}")
 _FILE_NAME = "<template>"
@@ -166,35 +150,8 @@ def _render_jinja(place: _Place, data: Any, steps: Mapping[str, Any] | None) -> 
 
 @lru_cache(maxsize=256)
 def _computes(template: str) -> int | None:
-    """The line of what a template computes, so that its cost is not bounded by its values; None when it does not."""
-
-    def first(node: nodes.Node, loops: int, filters: int) -> int | None:
-        loops += isinstance(node, nodes.For)
-        filters += isinstance(node, nodes.Filter)
-        plain = isinstance(node, _PLAIN_NODES) and loops < 2 and filters <= _PLAIN_DEPTH
-        if isinstance(node, nodes.For):
-            plain = plain and not node.recursive
-        if isinstance(node, nodes.Filter):
-            plain = plain and _is_plain_filter(node)
-        if isinstance(node, nodes.Call):
-            called = node.node
-            plain = loops < 2 and isinstance(called, nodes.Getattr) and called.attr in _PLAIN_METHODS
-        if not plain:
-            return node.lineno
-        below = (first(child, loops, filters) for child in node.iter_child_nodes())
-        return next((line for line in below if line is not None), None)
-
-    return first(_author_environment().parse(template), 0, 0)
-
-
-def _is_plain_filter(node: nodes.Filter) -> bool:
-    """Whether a filter gives little more than it gets."""
-    fixed = [argument.value for argument in node.args if isinstance(argument, nodes.Const)]
-    if node.name == "join" and len(fixed) < len(node.args):
-        return False
-    if node.name == "map" and node.args and (not fixed or fixed[0] not in _PLAIN_FILTERS - {"map", "tojson", "join"}):
-        return False
-    return node.name in _PLAIN_FILTERS
+    """The line of what may make a template costly; None when its cost is bounded by its values."""
+    return line_that_computes(_author_environment().parse(template))
 
 
 _costly: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,6 +186,13 @@ BOMBS = [
     "{% for x in input.many %}{{ input.long }}{% endfor %}",
     "{long}{long}{long}{long}{long}",
     "{{ input.long | join(input.long) | length }}",
+    "{{ input.long | join(d=input.long) | length }}",
+    "{{ input.many | tojson(1000000000) }}",
+    "{{ [input.many] | map('tojson', indent=1000000000) | join }}",
+    "{{ 'a' | map('center', 10 ** 10) | list }}",
+    "{{ input.long | list | replace('', input.long) }}",
+    "{% set a = input.long ~ input.long %}" + "{% set a = a ~ a %}" * 30,
+    "{{ input.long | join(**{'d': input.long}) }}",
 ]
 
 
@@ -219,10 +227,24 @@ def test_a_bomb_costs_its_time_only_once(author: Author) -> None:
         ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(input.l[0]) }}", "<a>"),
         ("{{ input.l | map('upper') | join('-') }}", "A-B"),
         ("{{ 'a,b'.split(',') | length }} {{ '%s!' % input.l[1] }}", "2 b!"),
+        ("{% set x = input.l[0] %}{{ x | replace('a', 'bbbb') }}{{ input.l | join(', ') }}", "bbbba, b"),
     ],
 )
 def test_a_template_may_compute(template: str, text: str) -> None:
     assert rendered(template, {"l": ["a", "b"]}) == (text, [])
+
+
+def test_an_ordinary_template_needs_no_process_of_its_own() -> None:
+    template = (
+        "{% set who = input.name or 'you' %}{% for x in input.l %}{{ loop.index }}. {{ x | trim | upper }}{% endfor %}"
+        "{{ who }} {{ input.l | map('lower') | join(', ') }} {{ input.gone | default('none') }} {{ input | tojson }}"
+        "{{ input.name.strip() ~ '!' }}{{ input.name | replace('\\n', ' ') }}"
+    )
+    data = {"name": "x", "l": ["a", "b"]}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert rendered(template, data)[1] == []
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (after.ru_minflt, after.ru_utime) == (before.ru_minflt, before.ru_utime)
 
 
 def test_what_is_wrong_is_said_as_well_of_a_template_that_computes() -> None:
