@@ -21,6 +21,8 @@ OUTPUT_BYTES = 64 << 20
 """A program that prints more than this is ended: it would fill the disk."""
 _REAPER = Path(__file__).with_name("reaper.py")
 _TICK = 0.1
+_LINGER = 30.0
+"""Seconds that a watcher, asked to end everything, may take for it."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,39 @@ def run_contained(
             os.close(report_end)
             report_end = -1
             why = _watch(watcher, report, (out.fileno(), err.fileno()), started + timeout, stop)
-        told = os.read(report, 4096)
-        watcher.wait()
+        told = _read_all(report, watcher)
+        try:
+            watcher.wait(_LINGER)
+        except subprocess.TimeoutExpired:
+            watcher.kill()
+            watcher.wait()
     finally:
         os.close(report)
         if report_end >= 0:
             os.close(report_end)
-    result: dict[str, Any] = json.loads(told) if told else {"exit_code": None, "left": 0}
+    result = _told(told)
     return Ended(why, result["exit_code"], time.monotonic() - started, result["left"])
+
+
+def _read_all(report: int, watcher: subprocess.Popen[bytes]) -> bytes:
+    """What is in the pipe when the watcher has ended, but for what nobody means to say."""
+    told, until = b"", time.monotonic() + _LINGER
+    while time.monotonic() < until:
+        ready = select.select([report], [], [], _TICK)[0]
+        part = os.read(report, 1 << 16) if ready else b""
+        told = (told + part)[:4096]
+        if not part and (ready or watcher.poll() is not None):
+            break
+    return told
+
+
+def _told(told: bytes) -> dict[str, Any]:
+    """The watcher's report; a program that can reach it can write there, too: then nothing is known."""
+    try:
+        result: dict[str, Any] = json.loads(told)
+        return {"exit_code": int(result["exit_code"]), "left": int(result["left"])}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {"exit_code": None, "left": 0}
 
 
 def _watch(
