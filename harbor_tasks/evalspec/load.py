@@ -29,6 +29,8 @@ _HANDLERS_MISNAMED = tuple(
     for end in ("yaml", "yml", "json")
     if f"{name}.{end}" != HANDLERS
 )
+_NOT_THIS_EVALS = ("eval.yaml", "eval.yml", "hooks/tools.py")
+"""Beside handlers they show that these are another eval's, or were put there for an agent."""
 _HANDLERS_MISPLACED = (".", ".claude", "hooks", ".claude/hooks")
 """Folders of the eval, and of its project, in which a handlers file is looked for that was put into the wrong one."""
 
@@ -157,8 +159,8 @@ def _check_handlers_place(ev: Eval, problems: Problems) -> None:
     for path in misplaced_handlers(ev):
         if not os.path.lexists(path):
             continue
-        if path.parent != ev.root and any(is_there(path.parent / name) for name in ("eval.yaml", "eval.yml")):
-            continue  # another eval's
+        if path.parent != ev.root and any(is_there(path.parent / name) for name in _NOT_THIS_EVALS):
+            continue
         says = "is not read: its rules would not be applied"
         hint = f"handlers are read from {display_path(ev.root / HANDLERS)} alone"
         if ev.handlers_file is None:

@@ -239,9 +239,11 @@ def test_handlers_that_would_not_be_read_are_an_error_that_names_the_right_place
     assert (level, text.partition(":")[0]) == ("warning", str(wrong))
 
 
-def test_handlers_of_another_eval_are_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", ["eval.yaml", "eval.yml", "hooks/tools.py"])
+def test_handlers_of_another_eval_and_those_of_an_agent_are_not_meant(tmp_path: Path, beside: str) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "eval.yaml").write_text(MINIMAL)
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / beside).write_text(MINIMAL)
     (tmp_path / "tool_handlers.yaml").write_text(RULES)
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner/eval.yaml").write_text(MINIMAL)
