@@ -586,7 +586,7 @@ class Lexer:
 
     def commands(self, end=""):
         """The commands up to `end`, a closing parenthesis, or up to the end of the text."""
-        s, found, cmd = self.s, [], Command([])
+        s, found, cmd, cases = self.s, [], Command([]), []  # of each `case`: what is read, in, pattern or body
         while True:
             c, two = s[self.i : self.i + 1], s[self.i : self.i + 2]
             redirection = self.redirects and rx(REDIRECTION).match(s, self.i)
@@ -598,14 +598,22 @@ class Lexer:
                 self.i = (s + "\n").index("\n", self.i)
             elif redirection:
                 self.redirect(cmd, redirection)
+            elif cases[-1:] == ["pattern"] and c == "(":
+                self.i += 1
             elif c in "\n;&|()":  # the end of the text, too
                 cmd.pipe = c == "|" and two != "||"
                 if cmd.words or cmd.targets or cmd.docs or cmd.here or cmd.group:
                     found.append(cmd)
                     self.flat.append(cmd)
-                if c == end:
+                if cases and c == ")" and cases[-1] == "pattern":
+                    cases[-1] = "body"
+                elif c == end:
                     self.i += 1
+                    if cases:
+                        raise Unreadable
                     return found
+                elif cases and two in (";;", ";&"):
+                    cases[-1] = "pattern"
                 if not c:
                     raise Unreadable
                 self.i += 2 if two in ("&&", "||", "|&", ";;", ";&") else 1
@@ -619,8 +627,21 @@ class Lexer:
                         self.defined.append(before[-1].text)
             else:
                 cmd.words += self.word()
-                if end and cmd.words[-1].text == "case":  # the next `)` may be that of a pattern
-                    raise Unreadable
+                if end:
+                    self.case(cmd.words, cases)
+
+    def case(self, words, cases):
+        """Follows `case` by the last word that was read, since a `)` behind a pattern ends nothing else."""
+        *before, word = words
+        first = RESERVED.issuperset([one.text for one in before]) and not word.spans
+        if word.text == "case":
+            if not first:  # perhaps no keyword
+                raise Unreadable
+            cases.append("in")
+        elif cases[-1:] == ["in"] and word.text == "in" and len(words) > 2:
+            cases[-1] = "pattern"
+        elif cases and word.text == "esac" and (first or cases[-1] == "pattern"):
+            cases.pop()
 
     def word(self):
         """Reads a word; in a list, since `{a,b}` makes several of it."""
@@ -782,11 +803,15 @@ class Reading:
             part("expansions")
             self.sure, base, found = False, None, lexer.flat
             for version in dict.fromkeys((text, unescaped(text))):
-                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]").sub(" ", version))
+                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]|%[sbq]").sub(" ", version))
                 for line in rx(r"[\n;&|()<>`]+").split(plain):
                     words = list(map(Word, line.split()))
                     for k in range(len(words)):
                         found.append(Command(words[k : k + 30]))
+                words = list(map(Word, rx(r"[\n;&|()<>`]+").sub(" ", plain).split()))[:MAX_PLACES]
+                for k, word in enumerate(words):  # which words it gets is not known: each
+                    if word.text in ("xargs", "parallel"):
+                        found += [Command([*words[k : k + n], other]) for n in (2, 3) for other in words]
         if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
             raise Refused("the command is too long to be read")
         self.redefined.update(lexer.defined)
@@ -843,8 +868,10 @@ class Reading:
         for before, cmd in zip([Command([]), *cmds], cmds):  # noqa: B905
             if "xargs" in cmd.names or "parallel" in cmd.names:  # what comes in is more arguments
                 more = [word.text for word in cmd.here] + [doc[0] for doc in cmd.docs]
-                if before.pipe and before.words and before.words[0].text in ("echo", "printf"):
-                    more += [word.text for word in before.words[1:]]
+                for source in [before] if before.pipe else []:
+                    more += [doc[0] for doc in source.docs]
+                    for k, name in zip(source.places, source.names):  # noqa: B905
+                        more += [word.text for word in source.words[k + 1 :]] if name in ("echo", "printf") else []
                 cmd.words = cmd.words + list(map(Word, " ".join(more).split()[:MAX_PLACES]))
             writes = cmd.targets or cmd.docs or "tee" in cmd.names
             out = code or (writes and part("expansions")["saved"](self, cmd)) or (runs and (cmd.pipe or ends))
