@@ -198,7 +198,7 @@ def test_a_check_that_forks_answers_once(task: Task) -> None:
 
 FORGERS = """
 for name in reward.json judges.json; do
-    setsid sh -c "while :; do echo '{\\"reward\\": 99, \\"judges\\": []}' > LOGS/$name; done" >/dev/null 2>&1 &
+    setsid timeout 9 sh -c "while :; do echo '{\\"reward\\": 99, \\"judges\\": []}' >LOGS/$name; done" >/dev/null 2>&1 &
 done
 (setsid sh -c 'echo $$ > pid; exec sleep 60' &)
 while [ ! -s pid ]; do sleep 0.01; done
