@@ -470,7 +470,7 @@ def hosts(value, always=False):
             dotted = "." in head.strip(".") or ":" in head or "@" in head or "localhost" in head
             its = its or url or named or (dotted and not (equals and told))
             parts.append((match.group(1).strip("[]"), match.group(2) or "") if match else ("", ""))
-            for other in rx(r"[?&](?:host|hostaddr|server)=([^&]*)").findall(part) if url else ():
+            for other in rx(r"[?&](?:host|hostaddr|server)=([^&]*)").findall(part) if url and "?" in part else ():
                 parts.append((other, ""))
         found += parts if its else []
     return [*found, ("", "")] if keyed and not told and (found or always) else found
@@ -584,7 +584,7 @@ BARE += r"""|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?(?P<double>")""" + COMMON
 QUOTED = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])""" + COMMON.replace("<>", "")
 BRACED = r"""(?P<plain>[^}"'\\$`]+|'[\w .,:/@%+=-]*')|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
 REDIRECTION = r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)"
-MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 40_000, 600, 1 << 21
+MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 40_000, 300, 1 << 21
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -661,18 +661,6 @@ class Lexer:
                 cmd.words += self.word()
                 if end:
                     self.case(cmd.words, cases)
-
-    def case(self, words, cases):
-        """Follows `case` by the last word that was read, since a `)` behind a pattern ends nothing else."""
-        *before, word = words
-        first = (RESERVED | {"time", "-p", "coproc"}).issuperset([one.text for one in before]) and not word.spans
-        if word.text == "case" and first:
-            cases.append("in")
-            self.case_seen = True
-        elif cases[-1:] == ["in"] and word.text == "in" and len(words) > 2:
-            cases[-1] = "pattern"
-        elif cases and word.text == "esac" and (first or cases[-1] == "pattern"):
-            cases.pop()
 
     def word(self):
         """Reads a word; in a list, since `{a,b}` makes several of it."""
@@ -832,18 +820,8 @@ class Reading:
             if lexer.docs:
                 raise Unreadable
         except Unreadable:  # then also any place in any piece between separators, quotes taken away, may be a program
-            part("expansions")
+            lexer.flat += part("expansions")["guesses"](text)
             self.sure, base, found = False, None, lexer.flat
-            for version in dict.fromkeys((text, unescaped(text))):
-                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]|%[sbq]").sub(" ", version))
-                for line in rx(r"[\n;&|()<>`]+").split(plain):
-                    words = list(map(Word, line.split()))
-                    for k in range(len(words)):
-                        found.append(Command(words[k : k + 30]))
-                words = list(map(Word, rx(r"[\n;&|()<>`]+").sub(" ", plain).split()))[:MAX_PLACES]
-                for k, word in enumerate(words):  # which words it gets is not known: each
-                    if word.text in ("xargs", "parallel"):
-                        found += [Command([*words[k : k + n], other]) for n in (2, 3) for other in words]
         if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
             raise Refused("the command is too long to be read")
         if lexer.case_seen:  # an older shell ends a parenthesis there: what follows is not surely data
@@ -906,13 +884,8 @@ class Reading:
             grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
             ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
         for before, cmd in zip([Command([]), *cmds], cmds):  # noqa: B905
-            if "xargs" in cmd.names or "parallel" in cmd.names:  # what comes in is more arguments
-                more = [word.text for word in cmd.here] + [doc[0] for doc in cmd.docs]
-                for source in [before] if before.pipe else []:
-                    more += [doc[0] for doc in source.docs]
-                    for k, name in zip(source.places, source.names):  # noqa: B905
-                        more += [word.text for word in source.words[k + 1 :]] if name in ("echo", "printf") else []
-                cmd.words = cmd.words + list(map(Word, " ".join(more).split()[:MAX_PLACES]))
+            if "xargs" in cmd.names or "parallel" in cmd.names:
+                cmd.words = cmd.words + part("expansions")["incoming"](cmd, before)
             writes = cmd.targets or cmd.docs or "tee" in cmd.names
             out = code or (writes and part("expansions")["saved"](self, cmd)) or (runs and (cmd.pipe or ends))
             sink = out or cmd.runs
@@ -1091,6 +1064,18 @@ class Rest(Lexer):
             self.i = min(end.end() + 1, len(self.s))
         self.docs = []
 
+    def case(self, words, cases):
+        """Follows `case` by the last word that was read, since a `)` behind a pattern ends nothing else."""
+        *before, word = words
+        first = (RESERVED | {"time", "-p", "coproc"}).issuperset([one.text for one in before]) and not word.spans
+        if word.text == "case" and first:
+            cases.append("in")
+            self.case_seen = True
+        elif cases[-1:] == ["in"] and word.text == "in" and len(words) > 2:
+            cases[-1] = "pattern"
+        elif cases and word.text == "esac" and (first or cases[-1] == "pattern"):
+            cases.pop()
+
     def alone(self, text):
         """The word of a text that braces made; nothing of it is data."""
         inner = Lexer(text, self.depth + 1)
@@ -1134,7 +1119,7 @@ class Rest(Lexer):
         return "$()" if inside else ""
 
 
-for name in ("nested", "apart", "redirect", "bodies", "alone", "substitution"):
+for name in ("nested", "apart", "redirect", "bodies", "case", "alone", "substitution"):
     setattr(Lexer, name, vars(Rest)[name])
 
 
@@ -1200,6 +1185,34 @@ def unescaped(text):
 
     digit = r"[\da-fA-F]"
     return rx(r"\\(?:([0-7]{1,3})|x(%s{1,2})|u(%s{1,4})|U(%s{1,8})|(.))" % (digit, digit, digit), DOTALL).sub(one, text)
+
+
+def guesses(text):
+    """Commands for a text that cannot be read: any place in any piece between separators may be a program's."""
+    found = []
+    for version in dict.fromkeys((text, unescaped(text))):
+        plain = rx(r"\$\{?IFS\}?|\$'|[{},]|%[sbq]").sub(" ", version)
+        plain = rx(r"\\\n|['\"\\]").sub("", plain)
+        for line in rx(r"[\n;&|()<>`]+").split(plain):
+            words = list(map(Word, line.split()))
+            found += [Command(words[k : k + 30]) for k in range(len(words))]
+        words = list(map(Word, rx(r"[\n;&|()<>`]+").sub(" ", plain).split()))[:MAX_PLACES]
+        for k, word in enumerate(words):  # which words it gets is not known: each
+            if word.text in ("xargs", "parallel"):
+                found += [Command([*words[k : k + n], other]) for n in (2, 3) for other in words]
+            elif word.text[:1] == "$":  # and which one stands for it
+                found += [Command([other, *words[k + 1 : k + 5]]) for other in words]
+    return found
+
+
+def incoming(cmd, before):
+    """The words that `xargs` gets from a heredoc or a here-string, or from what was printed before it."""
+    more = [word.text for word in cmd.here] + [doc[0] for doc in cmd.docs]
+    for source in [before] if before.pipe else []:
+        more += [doc[0] for doc in source.docs]
+        for k, name in zip(source.places, source.names):  # noqa: B905
+            more += [word.text for word in source.words[k + 1 :]] if name in ("echo", "printf") else []
+    return list(map(Word, " ".join(more).split()[:MAX_PLACES]))
 
 
 def saved(reading, cmd):
@@ -1312,7 +1325,7 @@ def assigned(name, reading):
 
 
 TOUCHES = ("hooks", "tools.py", "settings", ".c", "*", "?", "[", "{", "$", "~", "`")  # what may lead to the policy
-FOLDER_CHANGES = set("rm mv rmdir unlink shred clean find xargs checkout restore".split())
+FOLDER_CHANGES = set("rm mv rmdir unlink shred clean stash find xargs checkout restore".split())
 
 
 class Guard:

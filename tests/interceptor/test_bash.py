@@ -176,6 +176,21 @@ RUNS_A_PUSH = {
     "git bisect": "git bisect run git push",
     "git rebase": "git rebase -x 'git push' main",
     "git submodule": "git submodule foreach 'git push'",
+    "multi-line function, piped": "f() {\ncat <<'EOF'\ngit push\nEOF\n}\nf | bash",
+    "multi-line function, saved": "f() {\ncat <<'EOF'\ngit push\nEOF\n}\nf > x.sh && bash x.sh",
+    "multi-line function, evaluated": "f() {\ncat <<'EOF'\ngit push\nEOF\n}\neval \"$(f)\"",
+    "git rebase --exec=": "git rebase --exec='git push' main",
+    "an option of git": "git --attr-source HEAD push",
+    "printed for ever": "yes 'git push' | head -1 | sh",
+    **{f"behind {name}, too": f"{name} git push" for name in (
+        "bundle exec", "docker-compose exec web", "npx cross-env A=b", "dotenv --", "pyenv exec", "pnpm dlx", "uvx",
+        "faketime 2020-01-01", "timeout -s KILL 5", "sudo -nu bob", "gdb --args", "screen -dmS s",
+    )},
+    **{f"saved text, then {run}": f"cat > x.md <<'EOF'\ngit push\nEOF\n{run}" for run in (
+        "cat x.md > y.sh; bash y.sh", "sed '' x.md > y; sh y", "tee y.sh < x.md; bash y.sh", "cp x.md y; ./y",
+        "mv x.md y.sh && chmod +x y.sh && ./y.sh", "bash *.md", "bash x.*", "ls *.md | xargs bash", 'eval "$(<x.md)"',
+        "while read l; do $l; done < x.md", 'mapfile -t a < x.md; "${a[@]}"', "env BASH_ENV=x.md bash -c ls",
+    )},
     "an alias of git": "git -c alias.p='!git push' p",
     "an alias of git, kept": "git config alias.p '!git push'",
     "words for xargs": "echo push | xargs git",
@@ -223,6 +238,13 @@ SIMPLER = {
     "python heredoc": "python3 - <<'EOF'\nimport os\nos.system('git push')\nEOF|git push",
     "perl -e": "perl -e 'system \"git push\"'|git push",
     "case": "GIT PUSH|git push",
+    "no arguments": ("ls; sudo reboot", r"^reboot$"),
+    "no arguments, substituted": ("x=$(/usr/bin/printenv)", r"^printenv$"),
+    "a target in quotes": ('echo x > "/etc/pa"sswd', "/etc/passwd"),
+    "a source in quotes": ("cat < /etc/pass\\wd", "/etc/passwd"),
+    "a target alone": (">> 'prod'.db", r"prod\.db"),
+    "an assignment in quotes": ('AWS_PROFILE="prod" aws s3 ls', "AWS_PROFILE=prod"),
+    "options after two words": ("gcloud compute instances --zone z delete x", "^gcloud compute instances delete"),
     "options after a subcommand": ("docker compose -f x.yml --project-name p up -d", r"^docker compose up"),
     "option after a first word": ("gh pr -R o/r create", r"^gh pr create"),
     "profile": ("aws s3 --profile p rm s3://b", r"^aws s3 rm"),
@@ -270,6 +292,16 @@ DATA = {
     "message from a heredoc": "git commit -m \"$(cat <<'EOF'\nfix: it\n\nnever git push (it's forbidden)\nEOF\n)\"",
     "message from a file": "git commit -F - <<'EOF'\nnever git push\nEOF",
     "two heredocs": "cat <<'A' <<'B'\ngit push\nA\ngit push\nB",
+    "in a variable": "out=$(git commit -m 'never git push' 2>&1); echo \"$out\"",
+    "a name with hyphens": "cat > n.md <<'END-OF-FILE'\nnever git push\nEND-OF-FILE",
+    "a name with a dot": "cat > n.md <<'EOF.1'\nnever git push\nEOF.1",
+    "the word case": "(pytest -k case) && git commit -m 'never git push'",
+    "an arithmetic of lengths": "n=$((${#a[@]}-1)); git commit -m 'never git push'",
+    "an arithmetic with a base": "n=$((16#ff)); m=$(( (a << 2) + 1 )); git commit -m 'never git push'",
+    "a default in quotes": "x=${1:-'none'}; git commit -m 'never git push'",
+    "a tee of errors": "make 2> >(tee err.log >&2); git commit -m 'never git push'",
+    "through an edit": "cat <<'EOF' | sed 's/x/y/' > notes.md\nnever git push\nEOF",
+    "a module beside tests": "cat > src/a.py <<'EOF'\n# never git push\nEOF\npython3 -m pytest",
     "heredoc in an if": "if true; then cat > n.md <<'EOF'\nnever git push\nEOF\nfi",
     "words of definitions": "git commit -m 'function f() { alias; hash; enable }: never git push'",
     "a script in a heredoc": "cat > notes.md <<'EOF'\nf() { x; }\nalias a=b; never git push\nEOF",
@@ -402,3 +434,18 @@ HUGE = {
 def test_a_huge_command_is_read_in_time_or_denied(text: str, decide: Decide) -> None:
     result = decide([FIRST], "Bash", {"command": text + "\ngit push"})
     assert result["decision"] == "deny"
+
+
+LONG = {
+    "options": "gcc " + "-I inc/a " * 200 + "-c a.c",
+    "JSON": "echo '[" + '{"a":1,"b":2},' * 20 + "{}]' | python3 -m json.tool",
+    "numbers": 'echo \'{"ids": [' + "1," * 100 + "1]}' | python3 x.py",
+    "a script": "python3 - <<'EOF'\n" + "print('a', x[1], {'a': 1})\n" * 1_000 + "EOF",
+    "rows": "psql <<'EOF'\n" + "INSERT INTO t VALUES (1, 'a b', 'c');\n" * 1_500 + "EOF",
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_long_command_without_harm_is_read(text: str, decide: Decide) -> None:
+    result = decide([FIRST], "Bash", {"command": text})
+    assert result["decision"] == "none", result["reason"]

@@ -99,6 +99,15 @@ NAMED = [
     "cd .c* && rm settings.json", "cd .claude && rm -rf *", "echo x > .claude/settings{,.local}.json",
     "rm tool_handlers.{yaml,}", "rm hooks/{a,tools}.py", "cp evil/* .claude/", "sed -i s/a/b/ *", "(cd src); rm -rf *",
     "cd src | rm -rf *", "cd \"$CLAUDE_PROJECT_DIR\" && rm -rf .claude", "sudo rm -rf .claude",
+    "rm -rf \"\" hooks", "rm -rf \"$1\" .claude", "mv '' hooks /tmp/x", "cd nope; rm -rf hooks",
+    "cd nope || true; rm -rf hooks", "false && cd src; rm -rf hooks", "[ -d zz ] && cd src; git clean -fdx",
+    "if false; then cd src; fi; rm -rf hooks", "bash -c 'cd src'; rm -rf hooks", "env cd src; rm -rf hooks",
+    "ssh h 'cd src'; rm -rf hooks", "pushd src; popd; rm -rf hooks", "cd src; cd -; mv .claude x",
+    "cd src; cd ~-; rm -rf *", "ln -s .claude x && echo {} > x/settings.local.json", "ln -s . y && rm y/hooks/tools.py",
+    "ln -s hooks h; echo > h/tools.py", "find . -name tools.py -delete", "find . -name 'settings*' -exec rm {} +",
+    "find . -delete", "cp -rT evil hooks", "for d in hooks .claude; do rm -rf $d; done",
+    "python3 - <<'EOF'\nimport shutil\nshutil.rmtree('.claude')\nEOF", "find .claude -type f | xargs rm",
+    "git stash -u", "ls -d hooks | xargs rm -rf",
     "cp x .claude/settings.json",
 ]  # fmt: skip
 UNNAMED = [
@@ -115,6 +124,10 @@ UNNAMED = [
     "for f in *.md; do wc -l \"$f\"; done", "mkdir -p .claude/skills/x",
     "chmod +x run.sh", "ln -s ../a b", "cd src; ls ..",
     "echo ${HOME}", "rm -rf build/* dist/*", "git -C src status", "rm -f *.pyc src/*.o", "cd sub && git clean -fdx",
+    "find . -name '*.yaml'", "grep -rn --include='*.yaml' foo .", "rg -g '*.yaml' foo", "git ls-files '*.yaml'",
+    "ls *.yaml", "find . -name '*.jsonl' | wc -l", "find . -not -path './hooks/*'", "git diff -- '*.yaml'",
+    "sed -i 's/a/b/g' $(grep -rl a src)", "rm -f $(find . -name '*.pyc')", "git clean -fdn", "git clean -fd src",
+    "git checkout -b hooks", "tar czf /tmp/a .claude", "find . -type f -exec grep x {} +",
 ]  # fmt: skip
 
 
