@@ -180,8 +180,14 @@ def run(
         str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor")
     ] = "local",
     agent: Annotated[
-        str, typer.Option("--agent", metavar="NAME", help="who works: oracle (the solutions), replay (recorded calls)")
+        str,
+        typer.Option(
+            "--agent", metavar="NAME", help="who works: claude-code, oracle (the solutions), replay (recorded calls)"
+        ),
     ] = "replay",
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="no model: the agent program proposes the recorded calls of each case")
+    ] = False,
     parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
     case: Cases = None,
@@ -201,7 +207,7 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, dry_run=dry_run, jobs_dir=jobs_dir, host=host, harbor=harbor,
-        harbor_options=tuple(harbor_options or ()),
+        harbor_options=tuple(harbor_options or ()), scripted=scripted,
     )  # fmt: skip
     tasks = built_tasks(source, jobs_dir, tuple(case or ()))
     try:

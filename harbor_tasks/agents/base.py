@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.resources import resource
@@ -19,7 +19,7 @@ from harbor_tasks.resources import resource
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
 
-PLANNED = ("claude-code", "codex")
+PLANNED = ("codex",)
 """Agents that DESIGN.md names and that do not exist yet: asked for, they are refused by name."""
 
 
@@ -41,6 +41,9 @@ class Places:
     """The Python that runs the agent's programs."""
     programs: Path = field(default_factory=lambda: resource("interceptor"))
     """The folder of the agent's programs."""
+    user: Path | None = None
+    """On this machine the agent's own HOME, outside the workspace; None in a container."""
+    sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,18 @@ class Agent(Protocol):
     """The scripts of ``interceptor/`` that it runs."""
     asks_hooks: bool
     """It runs the hooks of the settings, and keeps the key of their model from the commands that it runs."""
+    program: str | None
+    """The agent program that an image must hold for it."""
+    model_variables: tuple[str, ...]
+    """Variables of the caller by which its program, and nothing else, finds its model; empty when it needs none."""
+    transcript_from: Literal["file", "output"]
+    """Where its transcript is: in ``Places.transcript``, or what it prints."""
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
+        """Look for what it needs in this environment before a job exists; AuthorError or MachineError.
+
+        ``scripted``: a scripted endpoint stands in for its model, so it needs no key.
+        """
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """What the task directory lacks for this agent, e.g. ``no solution/solve.sh``; None when it can be run."""
@@ -75,6 +90,7 @@ class Agent(Protocol):
 
 def make_agent(name: str, manifest: BuildManifest) -> Agent:
     """The agent of this name, set up for this build; AuthorError when there is none."""
+    from harbor_tasks.agents.claude_code import ClaudeCodeAgent
     from harbor_tasks.agents.oracle import OracleAgent
     from harbor_tasks.agents.probe import ProbeAgent
     from harbor_tasks.agents.replay import ReplayAgent
@@ -83,14 +99,29 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
         return OracleAgent()
     if name == ReplayAgent.name:
         return ReplayAgent(manifest)
+    if name == ClaudeCodeAgent.name:
+        return ClaudeCodeAgent(manifest)
     if name == ProbeAgent.name:  # of a task that `probe` makes
         return ProbeAgent()
-    known = (OracleAgent.name, ReplayAgent.name)
+    known = (ClaudeCodeAgent.name, OracleAgent.name, ReplayAgent.name)
     if name in PLANNED:
-        raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {' or '.join(known)}")
+        raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {', '.join(known)}")
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
     raise AuthorError(f"agent {name!r} is not known; {hint}")
+
+
+class OwnProgram:
+    """An agent that is a script of ours: what it does not need of an image, a model or this machine."""
+
+    program: str | None = None
+    model_variables: tuple[str, ...] = ()
+    transcript_from: Literal["file", "output"] = "file"
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:  # noqa: ARG002
+        """It needs nothing that is not here, but has no model that a script could stand in for."""
+        if scripted:
+            raise AuthorError("--scripted: this agent asks no model; use it with --agent claude-code")
 
 
 def solution_dir(task: Path, step: str | None) -> Path:

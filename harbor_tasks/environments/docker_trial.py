@@ -173,8 +173,9 @@ class DockerSandbox:
                 launch.argv, out=out, err=err, user=self._user, cwd=self._workspace, timeout=seconds, given=given,
                 env=self._agent_env(part, launch), umask=0o002 if self._sealed else 0o022,
             )  # fmt: skip
-        with File(part.transcript, LOG_BYTES) as sink:
-            self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
+        if self._plan.agent.transcript_from == "file":
+            with File(part.transcript, LOG_BYTES) as sink:
+                self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
         with File(self.log, LOG_BYTES) as sink:
             self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
         return ended
@@ -187,13 +188,14 @@ class DockerSandbox:
             archive.folder(RUN, 0o700)
             archive.content(f"{RUN}/run.json", run_record(part, f"{RUN}/stdout.txt"))
             archive.content(f"{RUN}/stdout.txt", _head(part.folder / "stdout.txt"))
-            if log.is_file():
-                archive.tree(log, f"{RUN}/interceptions.jsonl")
+            for source, name in ((log, "interceptions.jsonl"), (part.transcript, "transcript.jsonl")):
+                if source.is_file():
+                    archive.tree(source, f"{RUN}/{name}")
             file = archive.finish()
             self._line.put(file, archive.size, clear=(TESTS, RUN, SOLUTION))
         self._line.folder(VERIFIER_LOGS, "", 0o700)
         argv = (
-            "sh", f"{TESTS}/test.sh", "--transcript", f"{AGENT_LOGS}/transcript.jsonl",
+            "sh", f"{TESTS}/test.sh", "--transcript", f"{RUN}/transcript.jsonl",
             "--interceptions", f"{RUN}/interceptions.jsonl", "--run", f"{RUN}/run.json",
         )  # fmt: skip
         with File(part.folder / "verifier.log", 2 * OUTPUT_BYTES) as shown:
@@ -218,7 +220,7 @@ class DockerSandbox:
             transcript=Path(AGENT_LOGS, "transcript.jsonl"), instruction=Path(RUN, "instruction.md"),
             solution=Path(SOLUTION if agent.solution_files is None else RUN), step=part.id,
             mcp_config=Path(RUN, "mcp.json") if self._manifest.mcp_servers else None,
-            python=self._container.python, programs=Path(AGENT_HOME),
+            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed,
         )  # fmt: skip
 
     def _give(self, part: Part, places: Places, instruction: Path) -> None:
@@ -242,13 +244,19 @@ class DockerSandbox:
             self._line.put(file, archive.size, clear=(SOLUTION, RUN, TESTS, VERIFIER_LOGS))
 
     def _agent_env(self, part: Part, launch: Launch) -> dict[str, str]:
-        """The eval's variables, then the step's; nothing of the caller's, and in a sealed sandbox no model key."""
+        """The eval's variables, then the step's, and of the caller's only those of the model: the program's alone."""
         own = {**self._manifest.execution.env, **(part.step.env if part.step is not None else {})}
         env = {name: resolve_value(value, self._caller) for name, value in own.items()}
+        agent = self._plan.agent
         if self._sealed:
             env["CLAUDE_CODE_SHELL_PREFIX"] = PREFIX
-        elif self._plan.agent.asks_hooks:  # as on this machine: which may ask a model
-            env |= {name: self._caller[name] for name in MODEL if name in self._caller}
+        if self._plan.model is not None:
+            base = self._caller["ANTHROPIC_BASE_URL"]
+            env |= self._plan.model.variables(self._plan.expected.trial, self._plan.task, part.id, base)
+        else:  # hooks may ask a model, as on this machine; in a sealed sandbox theirs has a file of its own
+            hooks = MODEL if agent.asks_hooks and not self._sealed else ()
+            known = (*hooks, *agent.model_variables)
+            env |= {name: self._caller[name] for name in known if name in self._caller}
         return {**env, **launch.env}
 
     def _step_settings(self, part: Part) -> None:

@@ -112,6 +112,13 @@ class HarborEnvironment:
             where = Where(None if case is None else self._tasks[case], case=case)
             raise AuthorError([Problem(f"Harbor does not take the job: {said}", where, code="harbor")])
 
+    def model_host(self) -> str:
+        """Harbor's agents are told of no other model yet."""
+        raise AuthorError("--scripted works with --env local and docker")
+
+    def use_model(self, url: str) -> None:
+        """Never asked: there is no host to listen on."""
+
     def ready(self, say: Callable[[str], None]) -> None:
         """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
         assert self._harbor is not None

@@ -32,6 +32,7 @@ from harbor_tasks.environments.base import (
 )
 from harbor_tasks.environments.contained import run_contained
 from harbor_tasks.environments.plan import JobPlan, plan_job
+from harbor_tasks.environments.scripted import Scripts
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 from harbor_tasks.errors import InterruptedRun, MachineError, display_path
 from harbor_tasks.evalspec.schema import HookCommand
@@ -41,26 +42,42 @@ PATIENCE = 15.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_job(source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None) -> Path:
+def run_job(
+    source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None,
+    scripts: Scripts | None = None,
+) -> Path:  # fmt: skip
     """Run the job that ``options`` ask for on the built tasks in ``source``; returns the job's folder.
 
     Everything that can be known beforehand is an AuthorError or MachineError before that folder exists. A fault of a
     trial is in its trial.json. With ``dry_run`` nothing is written, and the folder does not exist. Ctrl-C, SIGTERM and
-    SIGHUP (when this is the main thread) end the running trials and raise InterruptedJob.
+    SIGHUP (when this is the main thread) end the running trials and raise InterruptedJob. ``scripts``: what a scripted
+    endpoint makes the agent program propose, in place of a model.
     """
     say = on_event or _silent
-    plan = plan_job(source, options, os.environ)
+    plan = plan_job(source, options, os.environ, scripts)
     _announce(plan, say)
     if options.dry_run:
         for wanted in plan.todo:
             say(Event("planned", f"would run {_label(wanted, plan)}", total=len(plan.todo)))
         return plan.folder
-    plan.environment.ready(lambda line: say(Event("ready", line)))
-    (plan.folder / "trials").mkdir(parents=True, exist_ok=True)
-    with job_lock(plan.folder):
-        write_record(plan.folder / "job.json", plan.job)
-        _Runner(plan, _project(options)).run(say)
+    with _model(plan):
+        plan.environment.ready(lambda line: say(Event("ready", line)))
+        (plan.folder / "trials").mkdir(parents=True, exist_ok=True)
+        with job_lock(plan.folder):
+            write_record(plan.folder / "job.json", plan.job)
+            _Runner(plan, _project(options)).run(say)
     return plan.folder
+
+
+@contextlib.contextmanager
+def _model(plan: JobPlan) -> Iterator[None]:
+    """The scripted endpoint, where trials reach it, for as long as the job runs."""
+    if plan.model is None:
+        yield
+        return
+    with plan.model.listening(plan.environment.model_host()) as url:
+        plan.environment.use_model(url)
+        yield
 
 
 def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
@@ -215,10 +232,11 @@ class _Runner:
             remove_tree(folder)
         folder.mkdir()
         task = self.plan.source / wanted.task
-        lack = self.plan.agent.lacks(task, tuple(step.id for step in self.plan.manifest.steps))
+        steps, model = tuple(step.id for step in self.plan.manifest.steps), self.plan.model
+        lack = self.plan.agent.lacks(task, steps) or (model.lacks(task, steps) if model is not None else None)
         if lack is not None:
             return _failed(self._blank(wanted), TrialError(kind="agent", message=lack))
-        return TrialPlan(wanted, task, folder, self.plan.agent)
+        return TrialPlan(wanted, task, folder, self.plan.agent, model)
 
     def _trial(self, wanted: Expected) -> Trial:
         folder = trial_dir(self.plan.folder, wanted.trial)

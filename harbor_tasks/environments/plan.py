@@ -24,6 +24,7 @@ from harbor_tasks.environments.base import (
     read_trials,
 )
 from harbor_tasks.environments.local import LocalEnvironment
+from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
 from harbor_tasks.errors import AuthorError, Problem, Where, display_path
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
@@ -46,22 +47,35 @@ class JobPlan:
     environment: Environment
     agent: Agent
     todo: tuple[Expected, ...]
+    model: ScriptedModel | None
+    """What stands in for the agent's model."""
     warnings: tuple[str, ...]
     parallel: int
 
 
-def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> JobPlan:
-    """The job that these options ask for; AuthorError or MachineError when it cannot start."""
+def plan_job(
+    source: Path, options: RunOptions, caller: Mapping[str, str], scripts: Scripts | None = None
+) -> JobPlan:  # fmt: skip
+    """The job that these options ask for; AuthorError or MachineError when it cannot start.
+
+    ``scripts``: what a scripted endpoint proposes in place of a model, when it is not the recorded calls.
+    """
     source = source.resolve()
     manifest = read_manifest(source)
     agent = make_agent(options.agent, manifest)
+    scripts = scripts or (recorded_calls if options.scripted else None)
+    model = ScriptedModel(scripts) if scripts is not None else None
     old = _old_job(options, agent) if options.resume is not None else None
     tasks, warnings = _tasks(source, manifest, options.cases, old)
-    environment = _environment(options, source, manifest, caller, tasks)
+    environment = _environment(options, source, manifest, caller, tasks, agent)
+    agent.prepare(environment.name, caller, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
-    lacking = {
-        task.case_id: lack for task in tasks if (lack := agent.lacks(source / task.directory, steps)) is not None
-    }
+    lacking = {}
+    for task in tasks:
+        directory = source / task.directory
+        lack = agent.lacks(directory, steps) or (model.lacks(directory, steps) if model is not None else None)
+        if lack is not None:
+            lacking[task.case_id] = lack
     if len(lacking) == len(tasks):
         raise AuthorError(
             Problem(f"the agent {agent.name} cannot run it: {lack}", Where(case=case)) for case, lack in lacking.items()
@@ -86,7 +100,7 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str]) -> Jo
     )
     warnings += [f"case {case}: {lack}" for case, lack in lacking.items()]
     parallel = max(1, min(options.parallel or manifest.execution.parallelism, len(todo)))
-    return JobPlan(job, folder, source, manifest, environment, agent, todo, tuple(warnings), parallel)
+    return JobPlan(job, folder, source, manifest, environment, agent, todo, model, tuple(warnings), parallel)
 
 
 def task_digest(task: Path) -> str:
@@ -101,8 +115,9 @@ def task_digest(task: Path) -> str:
 
 
 def _environment(
-    options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart]
-) -> Environment:
+    options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart],
+    agent: Agent,
+) -> Environment:  # fmt: skip
     name = options.environment
     if options.harbor_options and name != "harbor":
         raise AuthorError(
@@ -113,7 +128,7 @@ def _environment(
     if name == "docker":
         from harbor_tasks.environments.docker import DockerEnvironment
 
-        return DockerEnvironment(source, manifest, caller, options.host)
+        return DockerEnvironment(source, manifest, caller, options.host, agent.program)
     if name == "harbor":
         from harbor_tasks.environments.harbor import HarborEnvironment
 
