@@ -6,6 +6,8 @@ a job makes on the engine bears its label and is removed by it on every way out.
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -94,9 +96,12 @@ class DockerEnvironment:
         with find_engine(self._host) as engine, engine_errors("look at the network bridge"):
             found = engine.client.api.inspect_network("bridge")
         for config in (found.get("IPAM") or {}).get("Config") or ():
-            if config.get("Gateway"):
-                return str(config["Gateway"])
-        raise MachineError(f"the engine at {engine.endpoint} has no bridge by which containers reach this machine")
+            address = address_in(str(config.get("Subnet")))
+            if address is not None:
+                return address
+        raise MachineError(
+            f"the engine at {engine.endpoint} is not on this machine; its containers could not reach a scripted model"
+        )
 
     def use_model(self, url: str) -> None:
         """The way out is to the endpoint, in place of the model's own; hooks have no model to ask."""
@@ -199,6 +204,18 @@ class DockerEnvironment:
             # what cannot be removed now is tried again at the end of the job, which says so
             with suppress(MachineError):
                 container.remove()
+
+
+def address_in(network: str) -> str | None:
+    """The address that this machine itself has in an IPv4 network; nothing is sent to find out."""
+    try:
+        within = ipaddress.IPv4Network(network)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(within.broadcast_address - 1), 9))
+            address: str = probe.getsockname()[0]
+    except (OSError, ValueError):
+        return None
+    return address if ipaddress.IPv4Address(address) in within else None
 
 
 def _without_steps(say: Callable[[str], None]) -> Callable[[str], None]:

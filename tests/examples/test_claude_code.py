@@ -1,0 +1,96 @@
+"""Claude Code itself plays the recordings of the examples: the decisions are those that the agent `replay` gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
+from harbor_tasks.environments.evidence import json_lines
+from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.resources import resource
+from harbor_tasks.results.collect import collect_job
+from harbor_tasks.results.transcript import ToolCall, read_transcript
+from harbor_tasks.tasks.build import build
+from harbor_tasks.tasks.manifest import read_manifest
+
+pytestmark = pytest.mark.claude
+
+EXAMPLES = sorted(path.parent.name for path in resource("examples").glob("*/eval.yaml"))
+REMOVED = "<tool_use_error>Error: No such tool available: "
+"""A tool that a rule denies as a whole is not offered, so a call of it is none of a tool."""
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, claude_bin: Path) -> Iterator[Path]:
+    """An example, built; the program is on PATH, the user's key and login are not there."""
+    out = build(resource("examples", request.param), tmp_path_factory.mktemp("built") / "out").out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{claude_bin}{os.pathsep}{os.environ['PATH']}")
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+            patch.delenv(name, raising=False)
+        yield out
+
+
+def calls(built: Path, jobs: Path, agent: str, environment: str) -> dict[tuple[str, int], ToolCall]:
+    """Each call by case and number, of a job in which every case scored 1."""
+    options = RunOptions(environment, agent, parallel=2, jobs_dir=jobs, scripted=agent != "replay")
+    job = run_job(built, options)
+    assert [(trial.case_id, trial.reward, trial.error) for trial in read_trials(job) if trial.reward != 1] == []
+    assert collect_job(job).exit_code == 0
+    found = {}
+    for trial in read_trials(job):
+        folder = trial_dir(job, trial.id)
+        seen = read_transcript(folder / "transcript.jsonl", folder / "interceptions.jsonl")
+        assert (seen.not_logged, seen.changed, seen.not_seen) == ((), (), ())
+        found.update({(trial.case_id, number): call for number, call in enumerate(seen.calls)})
+    return found
+
+
+def assert_same(played: dict[tuple[str, int], ToolCall], real: dict[tuple[str, int], ToolCall]) -> None:
+    """The program has the same calls, with the same decision and reason."""
+    assert set(played) == set(real)
+    for place, call in real.items():
+        other = played[place]
+        assert (call.name, call.input) == (other.name, other.input), place
+        if not (other.decision == "deny" and other.tier is None and str(call.result).startswith(REMOVED)):
+            assert (call.decision, call.tier, call.answers) == (other.decision, other.tier, other.answers), place
+        if call.logged and other.logged:
+            assert call.reason == other.reason, place
+
+
+def test_on_this_machine(built: Path, tmp_path: Path) -> None:
+    assert_same(calls(built, tmp_path, "replay", "local"), calls(built, tmp_path, "claude-code", "local"))
+
+
+@pytest.mark.engine
+def test_in_sealed_containers(built: Path, tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARBOR_PACK_BASE", base_image)
+    before = images()
+    try:
+        assert_same(calls(built, tmp_path, "replay", "local"), calls(built, tmp_path, "claude-code", "docker"))
+    finally:
+        for name in {read_manifest(built).image} & (images() - before):
+            subprocess.run(["docker", "rmi", "--force", name], capture_output=True, check=True)
+
+
+def images() -> set[str]:
+    command = ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_the_program_is_offered_what_the_routes_say(built: Path, tmp_path: Path) -> None:
+    """Tools that reach something: none that the table of routes does not know, none that a rule removed."""
+    from harbor_tasks.policy.tools import REACHING
+
+    job = run_job(built, RunOptions("local", "claude-code", jobs_dir=tmp_path, scripted=True, cases=()))
+    manifest = read_manifest(built)
+    removed = {rule for rule in manifest.permissions.deny if "(" not in rule}
+    for path in job.rglob("model.jsonl"):
+        offered = set(next(line for line in json_lines(path) if line["kind"] == "turn")["tools"])
+        assert not removed & offered
+        assert {"Bash", "Read", "Write", "Edit", "Skill", "Agent"} - removed <= offered & set(REACHING["claude-code"])
