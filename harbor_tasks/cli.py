@@ -258,6 +258,12 @@ def probe(
     environment: Annotated[
         str, typer.Option("--env", metavar="A,B", help="where: local, docker, harbor; several are compared")
     ] = "local",
+    through: Annotated[
+        str | None,
+        typer.Option(
+            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
+        ),
+    ] = None,
     host: Host = None,
     harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
@@ -269,7 +275,8 @@ def probe(
 
     options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
     places = [name.strip() for name in environment.split(",")]
-    report = prove(built_tasks(source, jobs_dir, ()), environments=places, options=options, say=complain)
+    tasks = built_tasks(source, jobs_dir, ())
+    report = prove(tasks, environments=places, options=options, say=complain, agent=through)
     if as_json:
         print_json(report.as_json())
     else:

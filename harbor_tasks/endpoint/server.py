@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from harbor_tasks.endpoint import anthropic
+from harbor_tasks.endpoint import anthropic, openai
 from harbor_tasks.endpoint.script import MAIN, Asked, Script, Turn
 from harbor_tasks.errors import MachineError
 
-WIRES: Mapping[str, ModuleType] = {anthropic.PATH: anthropic}
+WIRES: Mapping[str, ModuleType] = {anthropic.PATH: anthropic, openai.PATH: openai}
 """Path below a script's URL -> the module that knows its wire form: ``read``, ``reply``, ``error``."""
 SIDE = "ok"
 """The answer to what is no part of an agent's conversation."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+from harbor_tasks.agents.base import Agent
 from harbor_tasks.environments.base import (
     Event,
     Expected,
@@ -44,17 +45,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_job(
     source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None,
-    scripts: Scripts | None = None,
+    scripts: Scripts | None = None, agent: Agent | None = None,
 ) -> Path:  # fmt: skip
     """Run the job that ``options`` ask for on the built tasks in ``source``; returns the job's folder.
 
     Everything that can be known beforehand is an AuthorError or MachineError before that folder exists. A fault of a
     trial is in its trial.json. With ``dry_run`` nothing is written, and the folder does not exist. Ctrl-C, SIGTERM and
     SIGHUP (when this is the main thread) end the running trials and raise InterruptedJob. ``scripts``: what a scripted
-    endpoint makes the agent program propose, in place of a model.
+    endpoint makes the agent program propose, in place of a model; ``agent``: who works, when it is none by name.
     """
     say = on_event or _silent
-    plan = plan_job(source, options, os.environ, scripts)
+    plan = plan_job(source, options, os.environ, scripts, agent)
     _announce(plan, say)
     if options.dry_run:
         for wanted in plan.todo:

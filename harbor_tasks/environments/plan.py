@@ -54,7 +54,8 @@ class JobPlan:
 
 
 def plan_job(
-    source: Path, options: RunOptions, caller: Mapping[str, str], scripts: Scripts | None = None
+    source: Path, options: RunOptions, caller: Mapping[str, str], scripts: Scripts | None = None,
+    agent: Agent | None = None,
 ) -> JobPlan:  # fmt: skip
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 
@@ -62,7 +63,7 @@ def plan_job(
     """
     source = source.resolve()
     manifest = read_manifest(source)
-    agent = make_agent(options.agent, manifest)
+    agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
     old = _old_job(options, agent) if options.resume is not None else None
