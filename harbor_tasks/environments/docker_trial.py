@@ -26,6 +26,7 @@ from harbor_tasks.environments.variables import MODEL, fill_in, resolve_value
 from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.manifest import BuildManifest
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
+from harbor_tasks.tasks.sealing import SERVERS_FILE, server_command
 
 RUN = f"{AGENT_HOME}/run"
 """What one run of the agent, or of the verifier, is given; emptied between them."""
@@ -33,7 +34,7 @@ SOLUTION, TESTS, AGENT_LOGS, VERIFIER_LOGS = "/solution", "/tests", "/logs/agent
 """Harbor's places."""
 PREFIX = "/usr/local/lib/harbor-pack/prefix"
 MANAGED = "/etc/claude-code/managed-settings.json"
-AGENT, AGENT_GID, WORKER = "agent", 903, "worker"
+AGENT, AGENT_GID, WORKER, SERVICES_GID = "agent", 903, "worker", 904
 """The user of the agent program in a sealed sandbox, its own group, and the user of what the model runs."""
 SETUP_SECONDS = 120.0
 LOG_BYTES = 256 << 20
@@ -232,8 +233,11 @@ class DockerSandbox:
             if instruction.is_file():
                 archive.tree(instruction, str(places.instruction))
             if places.mcp_config is not None:
-                servers = json.dumps(mcp_config(self._manifest, SANDBOX_HOME, self._caller))
-                archive.content(str(places.mcp_config), servers.encode())
+                config = mcp_config(self._manifest, SANDBOX_HOME, self._caller)
+                if self._sealed:
+                    config, own = _apart(config)
+                    archive.content(SERVERS_FILE, json.dumps(own).encode(), 0o640, gid=SERVICES_GID)
+                archive.content(str(places.mcp_config), json.dumps(config).encode())
             if agent.needs_solution and agent.solution_files is None:
                 archive.folder(SOLUTION)
                 archive.tree(solution, SOLUTION)
@@ -324,6 +328,18 @@ class _Hooks:
 
     def forget(self) -> None:
         self.sandbox.remove_log()
+
+
+def _apart(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the agent program is told of its MCP servers, and what the user `services` starts them with."""
+    told, own = {}, {}
+    for name, server in config["mcpServers"].items():
+        told[name] = server
+        if server["type"] == "stdio":
+            own[name] = {key: server[key] for key in ("command", "args", "env")}
+            command, *args = server_command(name)
+            told[name] = {"type": "stdio", "command": command, "args": args, "env": {}}
+    return {"mcpServers": told}, own
 
 
 def _compare(

@@ -22,7 +22,7 @@ PROJECT = {
     "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
     "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
     "CLAUDE.md": "MEMORY-BODY\n",
-    "server.py": SERVER,
+    "server.py": "import os\n" + SERVER.replace('"got "', '"%d %s " % (os.getuid(), os.environ["DESK_TOKEN"])'),
 }
 REWRITE = {"match": "Notes", "patterns": ["mcp__desk__send"], "rewrite": {"note": {"prefix": "checked: "}}}
 OFF = json.dumps({"disableAllHooks": True, "env": {"FROM_PROJECT": "1"}})
@@ -31,11 +31,20 @@ PLANT = (
     f"mkdir -p .claude && for name in settings settings.local; do printf '%s' '{OFF}' >.claude/$name.json; done; "
     "sleep 5; echo got $FROM_PROJECT"
 )
+TOKEN = "desk-token-7c1"
+HUNT = (
+    "cat /opt/harbor-pack/servers.json /opt/harbor-pack-agent/run/* /proc/[0-9]*/environ /proc/[0-9]*/cmdline; ps aux; "
+    "sudo -n -u services /usr/local/lib/harbor-pack/serve desk </dev/null; "
+    "/usr/local/lib/harbor-pack/prefix '/usr/bin/sudo -n -u services /usr/local/lib/harbor-pack/serve desk' </dev/null"
+)
 CALLS: dict[str, dict[str, Any]] = {
     "deny": bash("touch forbidden"),
     "who": bash("id -un; env"),
     "question": ASK,
     "rewrite": {"tool": "mcp__desk__send", "input": {"note": "hello"}},
+    "hunt": bash(HUNT),
+    "read": {"tool": "Read", "input": {"file_path": "/opt/harbor-pack/servers.json"}},
+    "read more": {"tool": "Read", "input": {"file_path": "/opt/harbor-pack-agent/run/mcp.json"}},
     "tidy": {"tool": "Skill", "input": {"skill": "tidy", "args": "AB"}},
     "greet": {"tool": "Skill", "input": {"skill": "greet", "args": "CD"}},
     "index": {"tool": "Skill", "input": {"skill": "docs:index"}},
@@ -77,7 +86,9 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cla
     author.spec |= {
         "sandbox": {"network": request.param}, "runner": {"plugin_dirs": ["plugin"]},
         "judges": [{"name": "made", "check": "return 'made.txt' in outputs['files']"}], "outputs": [{"path": "."}],
-        "mcp_servers": [{"name": "desk", "command": "python3", "args": ["server.py"]}],
+        "mcp_servers": [
+            {"name": "desk", "command": "python3", "args": ["server.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN}"}}
+        ],
     }  # fmt: skip
     for name, text in PROJECT.items():
         (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +96,7 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cla
     author.handlers(ANSWERED, NO_TOUCH, REWRITE)
     author.case(replay=list(CALLS.values()), answers_yaml=ANSWERS)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DESK_TOKEN", TOKEN)
         for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
             patch.delenv(name, raising=False)
         return Played(author.run("claude-code", environment="docker", scripted=True))
@@ -107,6 +119,15 @@ def test_questions_are_answered_and_rewrites_reach_the_tool(played: Played) -> N
         assert said in played.read["question"]
     assert '"note": "checked: hello"' in played.read["rewrite"]
     assert (played.decisions["question"], played.decisions["rewrite"]) == ("answer", "rewrite")
+
+
+def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played: Played) -> None:
+    assert played.read["rewrite"].startswith(f"904 {TOKEN} ")
+    assert played.read["hunt"]
+    for name, said in played.read.items():
+        assert TOKEN not in said or name == "rewrite", name
+    assert "permission" in played.read["read"].lower()
+    assert "denied by your permission settings" in played.read["read more"]
 
 
 def test_skills_commands_agents_plugins_and_memory_are_found_by_name(played: Played) -> None:

@@ -78,13 +78,14 @@ def test_sudo_is_the_only_program_that_changes_its_user(box: Box) -> None:
 
 
 def test_the_users_are_apart_and_none_has_a_way_to_another(box: Box) -> None:
-    assert box.says("id agent; id worker; id interceptor").splitlines() == [
+    assert box.says("id agent; id worker; id interceptor; id services").splitlines() == [
         "uid=903(agent) gid=903(agent) groups=903(agent),902(worker)",
         "uid=902(worker) gid=902(worker) groups=902(worker)",
         "uid=901(interceptor) gid=901(interceptor) groups=901(interceptor)",
+        "uid=904(services) gid=904(services) groups=904(services),902(worker)",
     ]
-    for user in ("agent", "worker", "interceptor"):
-        for target in ("root", "agent", "worker", "interceptor"):
+    for user in ("agent", "worker", "interceptor", "services"):
+        for target in ("root", "agent", "worker", "interceptor", "services"):
             code, output = box.sh(f"sudo -n -u {target} true", user=user)
             assert code != 0, f"{user} became {target}"
             assert "not in the sudoers file" in output or "password is required" in output
