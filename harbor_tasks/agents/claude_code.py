@@ -79,9 +79,7 @@ class ClaudeCodeAgent:
         """A program whose hooks can do what the handlers need, a key, a network."""
         if self._manifest.runner.type != "claude-code":
             raise AuthorError(f"agent claude-code: the eval is written for {self._manifest.runner.type} (runner.type)")
-        if environment == "harbor":
-            raise AuthorError("agent claude-code: --env harbor does not run it yet; harbor run -a claude-code does")
-        if environment == "docker" and self._manifest.sandbox.network == "none":
+        if environment != "local" and self._manifest.sandbox.network == "none":
             raise AuthorError(
                 "sandbox.network is none, but the agent claude-code needs its model; use sandbox.network: model"
             )
@@ -114,10 +112,10 @@ class ClaudeCodeAgent:
         if places.user is not None:
             env |= stage_config(places, places.user)
             argv += ["--setting-sources", "user", "--settings", str(own_settings(places))]
-        if self.answers_questions and not places.sealed:  # there the launcher offers it
+        if self.answers_questions and not places.sealed:  # there the launcher offers it, and names the plugins
             argv += ["--permission-prompt-tool", "stdio"]
         argv += ["--strict-mcp-config", *_option("--mcp-config", places.mcp_config)]
-        for plugin in self._manifest.plugins:
+        for plugin in () if places.sealed else self._manifest.plugins:
             argv += ["--plugin-dir", str(places.home / "layer" / "plugins" / plugin)]
         argv += _option("--model", self._manifest.models.skill)
         argv += _option("--effort", runner.effort)

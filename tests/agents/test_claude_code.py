@@ -87,7 +87,7 @@ def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str,
     [
         (agent(type="codex"), "docker", "written for codex"),
         (agent(network="none"), "docker", "use sandbox.network: model"),
-        (agent(), "harbor", "harbor run -a claude-code does"),
+        (agent(network="none"), "harbor", "use sandbox.network: model"),
     ],
 )
 def test_what_cannot_work_is_the_authors_error_before_the_job(
@@ -111,11 +111,12 @@ def test_in_a_container_the_launcher_does_what_the_seal_needs(sealed: bool) -> N
     line = " ".join(launch.argv)
     for words in (
         "-p --output-format stream-json --verbose --permission-mode dontAsk --", "--strict-mcp-config --mcp-config /m ",
-        "--plugin-dir /opt/harbor-pack/layer/plugins/docs", "--effort high", "--append-system-prompt Be brief.",
+        "--effort high", "--append-system-prompt Be brief.",
         "--max-budget-usd 0.5",
     ):  # fmt: skip
         assert words in line
     assert ("--permission-prompt-tool stdio" in line) is not sealed
+    assert ("--plugin-dir /opt/harbor-pack/layer/plugins/docs" in line) is not sealed
     assert "--setting-sources" not in line
     assert "CLAUDE_CONFIG_DIR" not in launch.env
     assert launch.stdin == Path("/i")

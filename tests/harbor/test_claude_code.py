@@ -37,6 +37,7 @@ CALLS = {
     "deny": {"tool": "Bash", "input": {"command": "touch forbidden"}},
     "question": {"tool": "AskUserQuestion", "input": {"questions": QUESTIONS}},
     "skill": {"tool": "Skill", "input": {"skill": "tidy", "args": "AB"}},
+    "plugin": {"tool": "Skill", "input": {"skill": "docs:index"}},
     "plant": {
         "tool": "Bash",
         "input": {"command": f"mkdir -p .claude; printf '%s' '{OFF}' >.claude/settings.local.json; sleep 5; id -un"},
@@ -54,6 +55,7 @@ HANDLERS: list[dict[str, Any]] = [
 class Played:
     """What Harbor's trial left, and what the model read of each call."""
 
+    desk: Desk
     folder: Path
     read: dict[str, str]
     texts: str
@@ -67,6 +69,15 @@ def played(make_desk: MakeDesk, claude_bin: Path) -> Iterator[Played]:
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: tidy\ndescription: tidies\n---\nTIDY-BODY $ARGUMENTS\n")
     answers = "Which?: Tin\nWhich ones?: [Lead, Tin]\nWhat name?: Something of my own\n"
+    plugin = desk.folder / "eval" / "plugin"
+    (plugin / ".claude-plugin").mkdir(parents=True)
+    (plugin / ".claude-plugin" / "plugin.json").write_text('{"name": "docs"}')
+    (plugin / "skills" / "index").mkdir(parents=True)
+    (plugin / "skills" / "index" / "SKILL.md").write_text("---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n")
+    desk.spec |= {
+        "runner": {"plugin_dirs": ["plugin"], "effort": "low", "system_prompt": "SYSTEM-WORD"},
+        "models": {"skill": "claude-haiku-4-5"},
+    }  # fmt: skip
     desk.case("one", replay=list(CALLS.values()), **{"answers.yaml": answers})
     built = desk.build()
     engine = find_engine()
@@ -91,7 +102,7 @@ def played(make_desk: MakeDesk, claude_bin: Path) -> Iterator[Played]:
     assert json.loads(result.read_text())["exception_info"] is None, done.stdout[-2000:]
     ids = [f"toolu_replay_{number:04d}" for number in range(1, len(CALLS) + 1)]
     shown = {name: read[ident][0].partition("\n\n<system-reminder>")[0] for name, ident in zip(CALLS, ids, strict=True)}
-    yield Played(result.parent, shown, texts)
+    yield Played(desk, result.parent, shown, texts)
     engine.close()
 
 
@@ -106,9 +117,11 @@ def test_questions_are_answered(played: Played) -> None:
         assert said in played.read["question"]
 
 
-def test_a_skill_of_the_project_is_found_by_name(played: Played) -> None:
+def test_skills_of_the_project_and_of_a_plugin_are_found_by_name(played: Played) -> None:
     assert played.read["skill"].startswith("Launching skill: tidy")
+    assert played.read["plugin"].startswith("Launching skill: docs:index")
     assert "TIDY-BODY AB" in played.texts
+    assert "INDEX-BODY" in played.texts
 
 
 def test_the_reward_is_that_of_the_judges_and_the_log_has_every_covered_call(played: Played) -> None:
@@ -117,3 +130,24 @@ def test_the_reward_is_that_of_the_judges_and_the_log_has_every_covered_call(pla
     calls = calls_of(played.folder / "agent" / "claude-code.txt")
     covered = [call for call in calls if call.tool in ("Bash", "AskUserQuestion")]
     assert [log[call.id] for call in covered] == ["deny", "answer", "none", "deny"]
+
+
+def test_a_job_of_ours_gives_it_the_evals_flags_and_reads_what_it_did(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, engine = played.desk, find_engine()
+    [task] = [path.parent for path in desk.out.glob("*/task.toml")]
+    subnet = engine.client.api.inspect_network("bridge")["IPAM"]["Config"][0]["Subnet"]
+    engine.close()
+    with Endpoint(str(address_in(subnet))) as endpoint:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", endpoint.add("two", recorded_calls(task, None)))
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none-needed")
+        trial = desk.run("claude-code").trials["one"]
+        [first, *_] = [one for one in endpoint.recorded("two") if one.kind == "turn"]
+    assert trial.error is None
+    assert (trial.status, trial.reward, trial.sealed) == ("scored", 1, True)
+    assert (trial.calls.total, trial.calls.denied, trial.calls.answered) == (len(CALLS), 2, 1)
+    assert trial.versions["agent"].count(".") == 2
+    assert first.asked is not None
+    assert first.asked.model == "claude-haiku-4-5"
+    assert "SYSTEM-WORD" in json.dumps(first.asked.texts)
