@@ -15,7 +15,7 @@ case $* in '') ;; --path) echo "$bin"; exit 0 ;; -h | --help) printf '%s\n' "$us
 case $(uname -s)-$(uname -m) in
     Linux-x86_64) platform=linux-x64 ;;
     Linux-aarch64) platform=linux-arm64 ;;
-    *) fail "only programs for Linux on x86_64 and aarch64 are fetched here; npm install -g @anthropic-ai/claude-code" ;;
+    *) fail "only programs for Linux on x86_64 and aarch64 are fetched here; npm install -g @anthropic-ai/claude-code @openai/codex" ;;
 esac
 
 pinned() { sed -n "s/^ARG $1=//p" "$dockerfile"; }
@@ -40,4 +40,5 @@ install_program() { # NAME PACKAGE@VERSION PROGRAM
 
 lock agents
 install_program claude "@anthropic-ai/claude-code-$platform@$(pinned CLAUDE_CODE_VERSION)" claude
+install_program codex "@openai/codex@$(pinned CODEX_VERSION)-$platform" "vendor/$(uname -m)-unknown-linux-musl/bin/codex"
 echo "$bin"

@@ -279,7 +279,13 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
 DENIED_BY_RULE = "<tool_use_error>File is in a directory that is denied by your permission settings"
 FILE_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
 PATH_FIELDS = ("file_path", "notebook_path", "path")
-REFUSED = ("<tool_use_error>", "Permission to use ", "Claude requested permissions ", "PreToolUse:")
+REFUSED = (
+    "<tool_use_error>", "Permission to use ", "Claude requested permissions ", "PreToolUse:",
+    "Command blocked by PreToolUse hook: ", "Tool call blocked by PreToolUse hook: ",  # Codex, from here on
+    "unsupported call: ", "unsupported custom tool call: ", "failed to parse function arguments: ",
+    "TTY execution is disabled by config", "write_stdin failed: ", "request_user_input is unavailable in ",
+    "environment `remote` only supports ",
+)  # fmt: skip
 
 
 def never_ran(call: Json) -> bool:

@@ -106,8 +106,24 @@ def no_claude() -> str | None:
     return None if find_claude() else "no Claude Code of the runtime image's version; docker/agents.sh"
 
 
+@cache
+def find_codex() -> str | None:
+    """Codex: what docker/agents.sh fetched, else the one on PATH if it is of that version."""
+    own = answer("sh", ROOT / "docker" / "agents.sh", "--path") or ""
+    for found in (shutil.which("codex", path=own), shutil.which("codex")):
+        pinned = re.search(r"CODEX_VERSION=(\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"))
+        if found and pinned and (answer(found, "--version") or "").endswith(pinned[1]):
+            return found
+    return None
+
+
+def no_codex() -> str | None:
+    """Why tests with the marker `codex` cannot run here."""
+    return None if find_codex() else "no Codex of the runtime image's version; docker/agents.sh"
+
+
 NEEDS: dict[str, Callable[[], str | None]] = {
-    "claude": no_claude, "engine": no_engine, "harbor": no_harbor, "pythons": no_pythons,
+    "claude": no_claude, "codex": no_codex, "engine": no_engine, "harbor": no_harbor, "pythons": no_pythons,
 }  # fmt: skip
 
 
@@ -193,6 +209,14 @@ def claude_bin() -> Path:
     if why := no_claude():
         pytest.skip(why)
     return Path(find_claude() or "claude").parent
+
+
+@pytest.fixture(scope="session")
+def codex_bin() -> Path:
+    """The folder that holds Codex, the program itself, as `codex`."""
+    if why := no_codex():
+        pytest.skip(why)
+    return Path(find_codex() or "codex").parent
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,6 @@ from harbor_tasks.resources import resource
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
 
-PLANNED = ("codex",)
-"""Agents that DESIGN.md names and that do not exist yet: asked for, they are refused by name."""
-
 
 @dataclass(frozen=True)
 class Places:
@@ -53,6 +50,8 @@ class Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: Path | None = None
+    sessions: Path | None = None
+    """The folder where the program keeps its own record, of which the transcript is made."""
 
 
 class Agent(Protocol):
@@ -72,8 +71,8 @@ class Agent(Protocol):
     """The agent program that an image must hold for it."""
     model_variables: tuple[str, ...]
     """Variables of the caller by which its program, and nothing else, finds its model; empty when it needs none."""
-    transcript_from: Literal["file", "output"]
-    """Where its transcript is: in ``Places.transcript``, or what it prints."""
+    transcript_from: Literal["file", "output", "sessions"]
+    """Where its transcript is: in ``Places.transcript``, what it prints, or in ``Launch.sessions`` (Codex's record)."""
 
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """Look for what it needs in this environment before a job exists; AuthorError or MachineError.
@@ -91,6 +90,7 @@ class Agent(Protocol):
 def make_agent(name: str, manifest: BuildManifest) -> Agent:
     """The agent of this name, set up for this build; AuthorError when there is none."""
     from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+    from harbor_tasks.agents.codex import CodexAgent
     from harbor_tasks.agents.oracle import OracleAgent
     from harbor_tasks.agents.probe import ProbeAgent
     from harbor_tasks.agents.replay import ReplayAgent
@@ -101,11 +101,11 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
         return ReplayAgent(manifest)
     if name == ClaudeCodeAgent.name:
         return ClaudeCodeAgent(manifest)
+    if name == CodexAgent.name:
+        return CodexAgent(manifest)
     if name == ProbeAgent.name:  # of a task that `probe` makes
         return ProbeAgent()
-    known = (ClaudeCodeAgent.name, OracleAgent.name, ReplayAgent.name)
-    if name in PLANNED:
-        raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {', '.join(known)}")
+    known = (ClaudeCodeAgent.name, CodexAgent.name, OracleAgent.name, ReplayAgent.name)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
     raise AuthorError(f"agent {name!r} is not known; {hint}")
@@ -116,12 +116,12 @@ class OwnProgram:
 
     program: str | None = None
     model_variables: tuple[str, ...] = ()
-    transcript_from: Literal["file", "output"] = "file"
+    transcript_from: Literal["file", "output", "sessions"] = "file"
 
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:  # noqa: ARG002
         """It needs nothing that is not here, but has no model that a script could stand in for."""
         if scripted:
-            raise AuthorError("--scripted: this agent asks no model; use it with --agent claude-code")
+            raise AuthorError("--scripted: this agent asks no model; use it with --agent claude-code or codex")
 
 
 def solution_dir(task: Path, step: str | None) -> Path:

@@ -59,7 +59,7 @@ class ClaudeCodeAgent:
     asks_hooks: bool = True
     program: str | None = "claude-code"
     model_variables: tuple[str, ...] = (*KEYS, "ANTHROPIC_BASE_URL")
-    transcript_from: Literal["file", "output"] = "output"
+    transcript_from: Literal["file", "output", "sessions"] = "output"
 
     def __init__(self, manifest: BuildManifest) -> None:
         self._manifest = manifest

@@ -1,7 +1,8 @@
 """Codex's tool calls: as its hooks name them, and as they stand in its conversation with the model (facts/codex.md).
 
 A hook sees a command as `Bash`, a patch as `apply_patch` with the text in ``command``, an MCP tool as
-``mcp__server__tool``. The model calls `exec_command`, a tool of free text, and ``tool`` of a namespace.
+``mcp__server__tool``. The model calls `exec_command`, a tool of free text, and ``tool`` of a namespace. Newer models
+also call `exec` with a program that calls the other tools: hooks see those calls only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from harbor_tasks.endpoint.script import SUBAGENT_TOOLS
 
 CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
@@ -37,6 +40,11 @@ def item_of(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """A call, named as hooks name it, as an item of the model's message, without its id."""
     if tool == "apply_patch":
         return {"type": "custom_tool_call", "name": tool, "input": str(given.get("command", ""))}
+    if tool == "exec":
+        return {"type": "custom_tool_call", "name": tool, "input": str(given.get("code", ""))}
+    if tool in SUBAGENT_TOOLS:
+        told = json.dumps({"message": given.get("prompt")})
+        return {"type": "function_call", "name": "spawn_agent", "namespace": "multi_agent_v1", "arguments": told}
     if tool == "Bash":
         given = {"cmd": given.get("command"), **{name: given[name] for name in _SHELL_FIELDS if name in given}}
         return {"type": "function_call", "name": _SHELL, "arguments": json.dumps(given)}

@@ -62,13 +62,19 @@ def reply(turn: Turn, asked: Asked, number: int, size: int) -> tuple[str, bytes]
 
 def error(status: int, text: str) -> bytes:
     """The body of a refusal."""
-    kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004
+    kind = "invalid_request_error" if status < 500 else "server_error"
     return json.dumps({"error": {"message": text, "type": kind, "param": None, "code": None}}).encode()
 
 
 def _message(text: str, number: int) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "id": f"msg_{number:06d}", "role": "assistant", "status": "completed", "content": content}
+    return {
+        "type": "message",
+        "id": f"msg_{number:06d}",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
 
 
 def _events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.agents.codex_sessions import transcript_of
+from harbor_tasks.endpoint import codex_items
 from harbor_tasks.resources import script_module
 
 NEVER_RAN = (
@@ -21,6 +23,7 @@ NEVER_RAN = (
     "Permission to use ",
     "Claude requested permissions to use ",
     "PreToolUse:",  # a hook that ended with 2
+    *codex_items.NEVER_RAN,
 )
 """How the agent program's own refusals begin: the call did not reach the tool. A tool's failure begins otherwise."""
 
@@ -72,7 +75,8 @@ def cost_of(transcript: Path) -> float | None:
 def version_in(transcript: Path) -> str | None:
     """The version that the agent program names at its start."""
     starts = (line for line in json_lines(transcript) if line.get("type") == "system" and line.get("subtype") == "init")
-    version = next(starts, {}).get("claude_code_version")
+    start = next(starts, {})
+    version = start.get("claude_code_version", start.get("codex_version"))
     return version if isinstance(version, str) else None
 
 
@@ -89,6 +93,13 @@ def keep_transcript(output: Path, transcript: Path) -> None:
     """The JSON lines that a program printed, as its transcript; what else it printed stays in its output."""
     with transcript.open("w", encoding="utf-8", errors="backslashreplace") as target:
         for line in json_lines(output):
+            target.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def keep_sessions(sessions: Path, transcript: Path) -> None:
+    """Codex's record of its sessions, as a transcript in the common form."""
+    with transcript.open("w", encoding="utf-8", errors="backslashreplace") as target:
+        for line in transcript_of(sessions):
             target.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 

@@ -19,6 +19,7 @@ from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
     Staged,
     collect,
+    copy_tree,
     open_for_agent,
     remove_tree,
     scratch_folder,
@@ -163,6 +164,9 @@ class LocalSandbox:
             launch.argv, cwd=staged.workspace, env={**staged.env, **own, **launch.env}, stdin=launch.stdin,
             stdout=part.folder / "stdout.txt", stderr=part.folder / "agent.log", timeout=seconds, stop=self.stop,
         )  # fmt: skip
+        if launch.sessions is not None:
+            copy_tree(launch.sessions, part.folder / "sessions", lenient=self.warnings.append)
+            remove_tree(launch.sessions)  # a step has its own
         if end_marked(str(staged.scratch)):
             self.warnings.append("processes that had left the agent's tree were ended")
         return self._ended(ended)

@@ -69,7 +69,10 @@ class ScriptedModel:
         assert self._endpoint is not None
         name = _name(trial, step)
         url = self._endpoint.add(name, self.scripts(task, step))
-        return {"ANTHROPIC_BASE_URL": f"{base.rstrip('/')}/{name}" if base else url, "ANTHROPIC_API_KEY": KEY}
+        url = f"{base.rstrip('/')}/{name}" if base else url
+        return {
+            "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY
+        }  # fmt: skip
 
     def keep(self, trial: str, step: str | None, folder: Path) -> None:
         """Write what a trial or step asked into its folder, and forget the rest."""

@@ -174,6 +174,8 @@ def agent_env(manifest: BuildManifest, scratch: Path, caller: Mapping[str, str])
 def _settings_files(environment: Path) -> Iterator[tuple[Path, str]]:
     if (environment / ".claude" / "settings.json").is_file():
         yield environment / ".claude" / "settings.json", "settings.json"
+    if (environment / ".codex" / "hooks.json").is_file():
+        yield environment / ".codex" / "hooks.json", "hooks.json"
     for path in sorted((environment / "steps").glob("*/settings.json")):
         yield path, f"steps/{path.parent.name}/settings.json"
 

@@ -32,7 +32,14 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.evidence import cost_of, end_of, gone_around, keep_transcript, version_in
+from harbor_tasks.environments.evidence import (
+    cost_of,
+    end_of,
+    gone_around,
+    keep_sessions,
+    keep_transcript,
+    version_in,
+)
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.verdict import Verdict, read_verdict
 from harbor_tasks.tasks.manifest import BuildManifest, StepPart
@@ -153,6 +160,8 @@ class TrialRun:
             self.plan.model.keep(self.plan.expected.trial, part.id, part.folder)
         if self.plan.agent.transcript_from == "output":
             keep_transcript(part.folder / "stdout.txt", part.transcript)
+        elif self.plan.agent.transcript_from == "sessions":
+            keep_sessions(part.folder / "sessions", part.transcript)
         part.error = _agent_error(part.ended, part)
         self._note_version(part)
         part.cost = cost_of(part.transcript)

@@ -26,7 +26,7 @@ def missing_skills(ev: Eval, layer: Layer) -> tuple[MissingSkill, ...]:
     An eval whose project has no skills, commands or plugins at all may rely on its image: that is a warning only. So is
     a skill that commands may make at build.
     """
-    return tuple(_missing(ev, set(known_names(layer))))
+    return tuple(_missing(ev, set(known_names(layer, commands=ev.spec.runner.type != "codex"))))
 
 
 def report_missing(missing: Iterable[MissingSkill], workspace: Iterable[str], problems: Problems) -> None:
@@ -62,10 +62,12 @@ def _skills(ev: Eval) -> Iterator[tuple[tuple[str | int, ...], str]]:
             yield ("execution", "steps", index, "skill"), step.skill
 
 
-def known_names(layer: Layer) -> Iterator[str]:
-    """All names under which a skill or command of the layer can be called."""
+def known_names(layer: Layer, *, commands: bool = True) -> Iterator[str]:
+    """All names under which a skill or command of the layer can be called; Codex knows no commands."""
     for file in layer.files:
         match file.path.split("/"):
+            case [*_, name] if not commands and name != "SKILL.md":
+                continue
             case ["workspace", ".claude", *parts]:
                 yield from _names(parts)
             case ["plugins", plugin, *parts]:

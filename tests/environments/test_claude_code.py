@@ -80,11 +80,15 @@ class Played:
         return text
 
 
-def play(author: Any, *entries: dict[str, Any], **files: str) -> Played:
+def play_with(agent: str, author: Any, *entries: dict[str, Any], **files: str) -> Played:
     author.case(replay=list(entries), **files)
-    ran = author.run("claude-code", scripted=True)
+    ran = author.run(agent, scripted=True)
     assert ran.trial.error is None, ran.trial.error
     return Played(ran)
+
+
+def play(author: Any, *entries: dict[str, Any], **files: str) -> Played:
+    return play_with("claude-code", author, *entries, **files)
 
 
 def test_a_deny_reaches_the_model_and_has_no_effect_and_the_rest_runs(claude: Any) -> None:
