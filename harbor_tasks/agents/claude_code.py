@@ -37,6 +37,8 @@ _QUIET = {
     "MCP_CONNECTION_NONBLOCKING": "0",  # the first turn has all tools
     "IS_SANDBOX": "1",  # as root it does not start without
 }  # fmt: skip
+_HOOKS_ON = {"CLAUDE_CODE_SIMPLE": "0", "CLAUDE_CODE_SAFE_MODE": "0"}
+"""Variables that would switch hooks off, in the middle of a session too, when other settings name them."""
 _PREFIX = """#!/bin/sh
 # Claude Code starts this with a whole command as its one argument (CLAUDE_CODE_SHELL_PREFIX). The hook keeps the key of
 # the model, which it may ask; the model's own commands and the MCP servers do not get it.
@@ -190,10 +192,12 @@ def stage_config(places: Places, user: Path) -> dict[str, str]:
 
 
 def own_settings(places: Places) -> Path:
-    """The settings of the task, with what no other settings may turn on: they win over the user's."""
+    """The settings of the task, with what no other settings may turn on: they win over those of the config folder."""
     settings = _json(places.settings)
     path = places.home / ".claude" / "settings.json"
-    settings = {**settings, "disableAllHooks": False, "disableWorkflows": True}
+    prefix = str(places.home / ".claude" / "prefix")
+    env = {**settings.get("env", {}), **_HOOKS_ON, "CLAUDE_CODE_SHELL_PREFIX": prefix}
+    settings = {**settings, "env": env, "disableAllHooks": False, "disableWorkflows": True}
     path.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 

@@ -3,6 +3,9 @@
 No tool reaches anything. Commands of the model come to a prefix of ours, which notes and does not run them; MCP servers
 are stand-ins with the same names (interceptor/instrument.py); files are only touched inside the workspace, which is
 temporary; the way to the network is closed. What cannot be forced so is said.
+
+One call that the policy denies is forced again where a program might not ask its hook: beside another call, after `cd`,
+after somebody wrote settings that switch hooks off, by a subagent.
 """
 
 from __future__ import annotations
@@ -39,10 +42,19 @@ BAD_INPUT = "<tool_use_error>InputValidationError"
 BY_MODE = ("because Claude Code is running in don't ask mode", "Claude requested permissions")
 _FILES = {"Read": "file_path", "Write": "file_path", "Edit": "file_path", "NotebookEdit": "notebook_path",
           "Glob": "path", "Grep": "path"}  # fmt: skip
+_REALLY = ": harbor-pack-really; "
+"""How those commands begin that are run, since they are ours."""
+_TAMPER = """mkdir -p .claude "$CLAUDE_CONFIG_DIR"
+for file in .claude/settings.json .claude/settings.local.json "$CLAUDE_CONFIG_DIR/settings.json"; do
+    echo '{"disableAllHooks": true, "env": {"CLAUDE_CODE_SIMPLE": "1", "CLAUDE_CODE_SAFE_MODE": "1"}}' >"$file"
+done
+sleep 6 # the program reads settings again
+"""
 _PREFIX = """#!/bin/sh
 while IFS= read -r registered <&3; do
     [ "$1" = "$registered" ] && exec /bin/sh -c "$1" 3<&-
 done 3<{registered}
+case $1 in *{really}*) exec /bin/bash -c "$1" ;; esac
 printf '%s\\0' "$1" >>{marks}
 """
 _NO_WAY_OUT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
@@ -73,9 +85,8 @@ class Passage:
 class WatchedScript(Script):
     """A script that notes, when it is asked for a turn, what the tools have done until then and what was read."""
 
-    def __init__(self, calls: Sequence[Call], marks: Path) -> None:
-        prompts = {str(call.input.get("prompt", "")) for call in calls if call.tool in ("Agent", "Task")}
-        super().__init__(tuple(Turn(calls=(call,)) for call in calls), dict.fromkeys(prompts - {""}, ()))
+    def __init__(self, script: Script, marks: Path) -> None:
+        super().__init__(script.main, script.subagents)
         object.__setattr__(self, "watch", _Watch(marks))
 
     watch: _Watch
@@ -101,7 +112,7 @@ class _Watch:
         self.offered.update(dict.fromkeys(asked.tools))
         self.settle()
         if turn.calls:
-            self.at = turn.calls[0].id
+            self.at = turn.calls[-1].id
 
     def settle(self) -> None:
         """What is new among the marks was done by the call at hand."""
@@ -125,7 +136,9 @@ class InstrumentedClaudeCode(ClaudeCodeAgent):
         with (home / "registered").open("a", encoding="utf-8") as file:
             file.writelines(f"{shlex.join([str(one.command), *one.args])}\n" for one in self._servers)
         prefix = _PREFIX.format(
-            registered=shlex.quote(str(home / "registered")), marks=shlex.quote(str(self._marks / "commands"))
+            really=shlex.quote(_REALLY),
+            registered=shlex.quote(str(home / "registered")),
+            marks=shlex.quote(str(self._marks / "commands")),
         )
         (home / "prefix").write_text(prefix, encoding="utf-8")
         return replace(launch, env={**launch.env, **_NO_WAY_OUT})
@@ -148,13 +161,61 @@ def through(
             session = _Session(source, manifest, caller, group, mode, env)
             found += session.passages(alone)
             offered.update(session.offered)
+        left_out = ("not forced: it is about a file outside the workspace",)
         found += [
-            Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id,
-                    notes=("not forced: it is about a file outside the workspace",))
+            Passage(
+                one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id, notes=left_out
+            )
             for one in forced if one not in possible
         ]  # fmt: skip
     order = {one.id: at for at, one in enumerate(forced)}
-    return sorted(found, key=lambda one: (order[one.call], MODES.index(one.mode))), tuple(offered)
+    found.sort(key=lambda one: (order[one.call], MODES.index(one.mode)))
+    denied = next((one for one in possible if _is_denied(one, alone[one.id])), None)
+    if denied is not None:
+        if say is not None:
+            say(f"{agent}, where a hook might not be asked: {denied.probe.name}")
+        again = [
+            replace(denied, id=ident, probe=replace(denied.probe, name=f"{denied.probe.name}: {where}"))
+            for ident, where in _WHERE.items()
+        ]
+        session = _Session(source, manifest, caller, again, MODES[0], denied.probe.env, elsewhere=True)
+        found += session.passages(dict.fromkeys(_WHERE, alone[denied.id]))
+    return found, tuple(offered)
+
+
+_WHERE = {
+    "toolu_where_0001": "beside another call", "toolu_where_0002": "after cd",
+    "toolu_where_0003": "after settings were written", "toolu_where_0004": "by a subagent",
+}  # fmt: skip
+
+
+def _is_denied(forced: Forced, alone: Outcome) -> bool:
+    """Whether the hook denies it, and an instrument would tell if it ran all the same."""
+    covered = alone["reason"] != "no hook covers the tool"
+    return alone["got"] == "deny" and covered and (forced.probe.tool == "Bash" or forced.probe.tool.startswith("mcp__"))
+
+
+def _one_by_one(calls: Sequence[Call]) -> Script:
+    prompts = {str(call.input.get("prompt", "")) for call in calls if call.tool in ("Agent", "Task")}
+    return Script(tuple(Turn(calls=(call,)) for call in calls), dict.fromkeys(prompts - {""}, ()))
+
+
+def _elsewhere(calls: Sequence[Call], tamper: Path) -> Script:
+    """The calls in their places (`_WHERE`)."""
+    beside, moved, tampered, delegated = calls
+
+    def bash(number: int, command: str) -> Turn:
+        given = {"command": _REALLY + command, "description": "Prepare"}
+        return Turn(calls=(Call(f"toolu_prepare_{number:04d}", "Bash", given),))
+
+    prompt = "Make the one call."
+    start = {"description": "One call", "prompt": prompt, "subagent_type": "general-purpose"}
+    turns = (
+        Turn(calls=(Call("toolu_prepare_0001", "Read", {"file_path": "nothing"}), beside)), bash(2, "mkdir s && cd s"),
+        Turn(calls=(moved,)), bash(3, "cd .."), bash(4, f"sh {shlex.quote(str(tamper))}"), Turn(calls=(tampered,)),
+        Turn(calls=(Call("toolu_prepare_0005", "Agent", start),)),
+    )  # fmt: skip
+    return Script(turns, {prompt: (Turn(calls=(delegated,)),)})
 
 
 def _inside(forced: Forced) -> bool:
@@ -180,7 +241,7 @@ class _Session:
 
     def __init__(
         self, source: Path, manifest: BuildManifest, caller: Mapping[str, str], forced: Sequence[Forced], mode: str,
-        env: Mapping[str, str],
+        env: Mapping[str, str], *, elsewhere: bool = False,
     ) -> None:  # fmt: skip
         self.forced, self.mode = forced, mode
         self.calls = [Call(one.id, _tool(one.probe.tool), _complete(one.probe.tool, one.probe.input)) for one in forced]
@@ -191,7 +252,9 @@ class _Session:
             built = probe_build(source, manifest, caller, forced, folder / "built")
             servers = _stand_ins(self.calls, folder)
             _adapt(built, mode, env, servers)
-            script = WatchedScript(self.calls, marks)
+            (folder / "tamper.sh").write_text(_TAMPER, encoding="utf-8")
+            plain = _elsewhere(self.calls, folder / "tamper.sh") if elsewhere else _one_by_one(self.calls)
+            script = WatchedScript(plain, marks)
             agent = InstrumentedClaudeCode(read_manifest(built), marks, servers)
             options = RunOptions("local", agent.name, jobs_dir=folder / "jobs")
             job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent)
