@@ -14,6 +14,7 @@ import pytest
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.policy.tools import REACHING
 from harbor_tasks.resources import resource
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.transcript import ToolCall, read_transcript
@@ -23,6 +24,7 @@ from harbor_tasks.tasks.manifest import read_manifest
 pytestmark = pytest.mark.claude
 
 EXAMPLES = sorted(path.parent.name for path in resource("examples").glob("*/eval.yaml"))
+Calls = dict[tuple[str, int], ToolCall]
 REMOVED = "<tool_use_error>Error: No such tool available: "
 """A tool that a rule denies as a whole is not offered, so a call of it is none of a tool."""
 
@@ -38,12 +40,28 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield out
 
 
-def calls(built: Path, jobs: Path, agent: str, environment: str) -> dict[tuple[str, int], ToolCall]:
-    """Each call by case and number, of a job in which every case scored 1."""
-    options = RunOptions(environment, agent, parallel=2, jobs_dir=jobs, scripted=agent != "replay")
-    job = run_job(built, options)
+@pytest.fixture(scope="module")
+def replayed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Calls:
+    """What the agent `replay` makes of the example."""
+    return calls(played(built, tmp_path_factory.mktemp("jobs"), "replay", "local"))
+
+
+@pytest.fixture(scope="module")
+def job_here(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The job of the program on this machine."""
+    return played(built, tmp_path_factory.mktemp("jobs"), "claude-code", "local")
+
+
+def played(built: Path, jobs: Path, agent: str, environment: str) -> Path:
+    """A job in which every case scored 1."""
+    job = run_job(built, RunOptions(environment, agent, parallel=2, jobs_dir=jobs, scripted=agent != "replay"))
     assert [(trial.case_id, trial.reward, trial.error) for trial in read_trials(job) if trial.reward != 1] == []
     assert collect_job(job).exit_code == 0
+    return job
+
+
+def calls(job: Path) -> Calls:
+    """Each call of a job by case and number."""
     found = {}
     for trial in read_trials(job):
         folder = trial_dir(job, trial.id)
@@ -58,11 +76,11 @@ def plain(given: dict[str, Any]) -> dict[str, Any]:
     return {key: float(value) if re.fullmatch(r"-?\d+(\.\d+)?", str(value)) else value for key, value in given.items()}
 
 
-def assert_same(played: dict[tuple[str, int], ToolCall], real: dict[tuple[str, int], ToolCall]) -> None:
+def assert_same(replayed: Calls, real: Calls) -> None:
     """The program has the same calls, with the same decision and reason."""
-    assert set(played) == set(real)
+    assert set(replayed) == set(real)
     for place, call in real.items():
-        other = played[place]
+        other = replayed[place]
         # a number in quotes becomes one where the tool's schema asks for a number, before any hook sees it
         assert (call.name, plain(call.input)) == (other.name, plain(other.input)), place
         if not (other.decision == "deny" and other.tier is None and str(call.result).startswith(REMOVED)):
@@ -71,16 +89,18 @@ def assert_same(played: dict[tuple[str, int], ToolCall], real: dict[tuple[str, i
             assert call.reason == other.reason, place
 
 
-def test_on_this_machine(built: Path, tmp_path: Path) -> None:
-    assert_same(calls(built, tmp_path, "replay", "local"), calls(built, tmp_path, "claude-code", "local"))
+def test_on_this_machine(replayed: Calls, job_here: Path) -> None:
+    assert_same(replayed, calls(job_here))
 
 
 @pytest.mark.engine
-def test_in_sealed_containers(built: Path, tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_sealed_containers(
+    built: Path, replayed: Calls, tmp_path: Path, base_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     monkeypatch.setenv("HARBOR_PACK_BASE", base_image)
     before = images()
     try:
-        assert_same(calls(built, tmp_path, "replay", "local"), calls(built, tmp_path, "claude-code", "docker"))
+        assert_same(replayed, calls(played(built, tmp_path, "claude-code", "docker")))
     finally:
         for name in {read_manifest(built).image} & (images() - before):
             subprocess.run(["docker", "rmi", "--force", name], capture_output=True, check=True)
@@ -91,14 +111,11 @@ def images() -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_the_program_is_offered_what_the_routes_say(built: Path, tmp_path: Path) -> None:
-    """Tools that reach something: none that the table of routes does not know, none that a rule removed."""
-    from harbor_tasks.policy.tools import REACHING
-
-    job = run_job(built, RunOptions("local", "claude-code", jobs_dir=tmp_path, scripted=True, cases=()))
-    manifest = read_manifest(built)
-    removed = {rule for rule in manifest.permissions.deny if "(" not in rule}
-    for path in job.rglob("model.jsonl"):
+def test_the_program_offers_the_tools_of_the_routes_but_for_those_that_a_rule_removed(
+    built: Path, job_here: Path
+) -> None:
+    removed = {rule for rule in read_manifest(built).permissions.deny if "(" not in rule}
+    for path in job_here.rglob("model.jsonl"):
         offered = set(next(line for line in json_lines(path) if line["kind"] == "turn")["tools"])
         assert not removed & offered
         assert {"Bash", "Read", "Write", "Edit", "Skill", "Agent"} - removed <= offered & set(REACHING["claude-code"])
