@@ -135,6 +135,7 @@ class Job(Record):
     name: str
     source: str = Field(description="the folder of built tasks")
     agent: str
+    scripted: bool = Field(default=False, description="a script stood in for the agent's model")
     environment: str
     attempts: int
     created: str
@@ -146,6 +147,11 @@ class Job(Record):
     manifest: dict[str, Any] = Field(default={}, description="what reports need of build.json: judges, thresholds …")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    @property
+    def who(self) -> str:
+        """The agent, and whether it had no model."""
+        return f"{self.agent} (scripted)" if self.scripted else self.agent
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
     trials = f"{len(plan.todo)} trial{'s' if len(plan.todo) != 1 else ''}" + (f", {kept} kept" if kept else "")
     unsealed = " (not sealed: the agent runs as you)" if plan.environment.name == "local" else " (not sealed)"
     place = plan.environment.name + ("" if plan.environment.sealed else unsealed)
-    text = f"job {display_path(plan.folder)}: {trials}, agent {plan.agent.name}, {place}"
+    text = f"job {display_path(plan.folder)}: {trials}, agent {plan.job.who}, {place}"
     say(Event("job", text, total=len(plan.todo)))
     if plan.job.not_enforced:
         count = len(plan.job.not_enforced)
@@ -313,6 +313,7 @@ class _Runner:
         where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
         go_on = (
             f"{display_path(self.plan.source)} {where}--agent {self.plan.agent.name} "
+            f"{'--scripted ' if self.plan.job.scripted else ''}"
             f"--resume {display_path(self.plan.folder)}"
         )
         text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"

@@ -66,7 +66,7 @@ def plan_job(
     agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
-    old = _old_job(options, agent) if options.resume is not None else None
+    old = _old_job(options, agent, scripted=model is not None) if options.resume is not None else None
     tasks, warnings = _tasks(source, manifest, options.cases, old)
     environment = _environment(options, source, manifest, caller, tasks, agent)
     agent.prepare(environment.name, caller, scripted=model is not None)
@@ -92,7 +92,8 @@ def plan_job(
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
-        attempts=attempts, created=old.created if old is not None else now(), status="running",
+        scripted=model is not None, attempts=attempts, status="running",
+        created=old.created if old is not None else now(),
         sealed=environment.sealed, expected=expected, not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
@@ -138,7 +139,7 @@ def _environment(
     raise AuthorError(f"environment {name!r} is not known; use --env {' or '.join(KNOWN)}")
 
 
-def _old_job(options: RunOptions, agent: Agent) -> Job:
+def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
     """The job to go on with: it must be at rest, and its agent and environment are not changed halfway."""
     assert options.resume is not None
     job = read_job(options.resume)
@@ -147,6 +148,9 @@ def _old_job(options: RunOptions, agent: Agent) -> Job:
             raise AuthorError(
                 f"{display_path(options.resume)}: ran with the {what} {was}, not {asked}; start a new job"
             )
+    if job.scripted != scripted:
+        how = "with --scripted" if job.scripted else "with a model"
+        raise AuthorError(f"{display_path(options.resume)}: ran {how}; go on in the same way, or start a new job")
     if is_running(options.resume):
         raise AuthorError(f"{display_path(options.resume)}: this job is running; wait for it, or end it")
     return job

@@ -12,6 +12,7 @@ import pytest
 
 from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments import scripted
+from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.transcript import ToolCall, read_transcript
 
 pytestmark = pytest.mark.claude
@@ -257,6 +258,18 @@ def test_a_spent_budget_is_the_agents_error_and_is_named(claude: Any, monkeypatc
     assert (trial.error.kind, trial.error.message) == ("agent", "exit code 1: error_max_budget_usd")
     assert trial.cost_usd is not None
     assert 0.05 < trial.cost_usd < 1
+
+
+def test_a_scripted_job_says_so_and_is_not_gone_on_with_by_a_model(
+    claude: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude.case(replay=[bash("true")])
+    ran = claude.run("claude-code", scripted=True)
+    assert "agent claude-code (scripted), local" in str(ran.events[0])
+    assert ran.job.scripted
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-somebody")
+    with pytest.raises(AuthorError, match="ran with --scripted"):
+        claude.run("claude-code", resume=ran.folder)
 
 
 def test_a_case_without_recorded_calls_has_no_script(claude: Any) -> None:
