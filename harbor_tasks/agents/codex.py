@@ -28,7 +28,7 @@ KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
 HOOKS = "hooks.json"
 """In the trial's home: the hooks that staging made ready."""
 OLDEST = (0, 171, 0)
-"""Older versions lack the switch that keeps the model from typing into a running command, which no hook sees."""
+"""The oldest that is known to have the switch against typing into a running command, which no hook sees."""
 _LAUNCHER = "/usr/local/bin/codex"
 _NOT_FOR_COMMANDS = (*KEYS, "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 """Of the program and its hooks alone; MCP servers get none of its variables in any case."""
@@ -71,13 +71,20 @@ class CodexAgent:
             raise AuthorError(
                 "sandbox.network is none, but the agent codex needs its model; use sandbox.network: model"
             )
+        if environment == "docker" and self._manifest.sandbox.sealed:
+            servers = [server.name for server in self._manifest.mcp_servers if server.command is not None]
+            if servers:
+                raise AuthorError(
+                    f"agent codex: MCP servers that are programs ({', '.join(servers)}) cannot run in a sealed "
+                    "sandbox: there Codex starts nothing but its hooks; use a server with a url, or --env local"
+                )
         if environment == "local":
             self._command = find_program(caller)
             self.version = version_of(self._command)
             if tuple(map(int, re.findall(r"\d+", self.version)[:3])) < OLDEST:
                 raise MachineError(
-                    f"agent codex: version {self.version} ({self._command}) lets the model type into running commands "
-                    f"unseen by hooks; {how_to_get(pinned_version())}, or use --env docker"
+                    f"agent codex: version {self.version} ({self._command}) may let the model type into running "
+                    f"commands, unseen by hooks; {how_to_get(pinned_version())}, or use --env docker"
                 )
         if not scripted and not any(caller.get(name) for name in KEYS):
             raise MachineError(

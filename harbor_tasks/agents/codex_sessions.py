@@ -23,7 +23,7 @@ def transcript_of(folder: Path) -> Iterator[Line]:
     sessions = [_Session(path) for path in sorted(folder.rglob("rollout-*.jsonl"))]
     starts = {agent: call for session in sessions for agent, call in session.started.items()}
     for session in sorted(sessions, key=lambda one: one.parent is not None):
-        parent = None if session.parent is None else starts.get(session.id, session.id)
+        parent = None if session.parent is None else starts.get(session.id, starts.get(session.path, session.id))
         for line in session.lines:
             yield line if parent is None else {**line, "parent_tool_use_id": parent}
 
@@ -32,10 +32,10 @@ class _Session:
     """One file: what its items say, in order."""
 
     def __init__(self, path: Path) -> None:
-        self.id = ""
+        self.id = self.path = ""
         self.parent: str | None = None
         self.started: dict[str, str] = {}
-        """Subagent -> the call that started it."""
+        """Subagent, by its session or in newer versions by its path -> the call that started it."""
         self.lines: list[Line] = []
         self._proposed: set[str] = set()
         self._quiet: set[str] = set()
@@ -72,7 +72,9 @@ class _Session:
         source = payload.get("source")
         spawn = source.get("subagent") if isinstance(source, dict) else None
         if spawn is not None:
-            self.parent = str(payload.get("parent_thread_id") or payload.get("forked_from_id") or spawn)
+            self.parent = str(payload.get("parent_thread_id") or spawn)
+            found = spawn.get("thread_spawn") if isinstance(spawn, dict) else None
+            self.path = str(found.get("agent_path")) if isinstance(found, dict) else ""
             return
         known = {"session_id": self.id, "cwd": payload.get("cwd"), "codex_version": payload.get("cli_version")}
         self.lines.append({"type": "system", "subtype": "init", **known})
@@ -104,7 +106,8 @@ class _Session:
             self.lines.append({"type": "user", "message": {"role": "user", "content": content}})
             return
         try:
-            agent = json.loads(text).get("agent_id")
+            told = json.loads(text)
+            agent = told.get("agent_id", told.get("task_name"))
         except (ValueError, AttributeError):
             agent = None
         if isinstance(agent, str):

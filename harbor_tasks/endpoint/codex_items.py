@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from harbor_tasks.endpoint.script import SUBAGENT_TOOLS
@@ -36,15 +36,26 @@ _FAILED = re.compile(r"Exit code: [1-9]|apply_patch verification failed")
 _MCP = re.compile(r"(mcp__.+?)__(.+)", re.DOTALL)
 
 
-def item_of(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A call, named as hooks name it, as an item of the model's message, without its id."""
+def item_of(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[str] = ()) -> dict[str, Any]:
+    """A call, named as hooks name it, as an item of the model's message.
+
+    ``offered`` are the program's tools: newer models start subagents in another way.
+    """
+    return {**_item(tool, given, ident, offered), "call_id": ident}
+
+
+def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[str]) -> dict[str, Any]:
     if tool == "apply_patch":
         return {"type": "custom_tool_call", "name": tool, "input": str(given.get("command", ""))}
     if tool == "exec":
         return {"type": "custom_tool_call", "name": tool, "input": str(given.get("code", ""))}
     if tool in SUBAGENT_TOOLS:
-        told = json.dumps({"message": given.get("prompt")})
-        return {"type": "function_call", "name": "spawn_agent", "namespace": "multi_agent_v1", "arguments": told}
+        item = {"type": "function_call", "name": "spawn_agent"}
+        told = {"message": given.get("prompt")}
+        if "followup_task" not in offered:
+            return {**item, "namespace": "multi_agent_v1", "arguments": json.dumps(told)}
+        named = {"task_name": re.sub(r"[^a-z0-9_]", "_", ident.lower()), "fork_turns": "none", **told}
+        return {**item, "namespace": "collaboration", "arguments": json.dumps(named)}
     if tool == "Bash":
         given = {"cmd": given.get("command"), **{name: given[name] for name in _SHELL_FIELDS if name in given}}
         return {"type": "function_call", "name": _SHELL, "arguments": json.dumps(given)}

@@ -28,7 +28,8 @@ def read(body: Mapping[str, Any]) -> Asked:
     offered = [body, *(item for item in items if item.get("type") == "additional_tools")]
     tools = tuple(dict.fromkeys(name for one in offered for name in _tools(one.get("tools"))))
     forced = isinstance(body.get("tool_choice"), dict) or body.get("tool_choice") == "required"
-    users = [item for item in items if item.get("role") == "user"]
+    # newer subagents are told what to do in another kind of message, which OpenAI's own endpoint would encrypt
+    users = [item for item in items if item.get("role") == "user" or item.get("type") == "agent_message"]
     outputs = {str(item.get("call_id")): output_text(item.get("output")) for item in items if _is(item, OUTPUTS)}
     return Asked(
         kind="forced" if forced else "turn" if tools else "side",
@@ -43,7 +44,7 @@ def read(body: Mapping[str, Any]) -> Asked:
 def reply(turn: Turn, asked: Asked, number: int, size: int) -> tuple[str, bytes]:
     """Content type and body of the answer; ``size`` is that of the request in characters, 0 to count no tokens."""
     output: list[dict[str, Any]] = [_message(turn.say, number)] if turn.say else []
-    output += [{**item_of(one.tool, one.input), "call_id": one.id} for one in turn.calls]
+    output += [item_of(one.tool, one.input, one.id, asked.tools) for one in turn.calls]
     written = sum(len(json.dumps(item)) for item in output) // _CHARACTERS if size else 0
     given = size // _CHARACTERS
     response = {
@@ -108,3 +109,5 @@ def _texts(item: Mapping[str, Any]) -> Iterator[str]:
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and part.get("type") in ("input_text", "output_text"):
             yield str(part.get("text", ""))
+        elif isinstance(part, dict) and part.get("type") == "encrypted_content":
+            yield str(part.get("encrypted_content", ""))

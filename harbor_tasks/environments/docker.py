@@ -35,7 +35,7 @@ from harbor_tasks.environments.docker_proxy import (
 from harbor_tasks.environments.docker_trial import DockerSandbox
 from harbor_tasks.environments.engine import Engine, find_engine
 from harbor_tasks.environments.trial import Sandbox, TrialRun
-from harbor_tasks.environments.variables import MODEL, require_variables
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, require_variables
 from harbor_tasks.errors import MachineError
 from harbor_tasks.images import ImageRef, ensure_image
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -107,7 +107,7 @@ class DockerEnvironment:
         """The way out is to the endpoint, in place of the model's own; hooks have no model to ask."""
         self._scripted = url
         kept = {name: text for name, text in self._caller.items() if name not in MODEL}
-        self._caller = {**kept, "ANTHROPIC_BASE_URL": url}
+        self._caller = {**kept, MODEL_URL[self._manifest.runner.type]: url}
         if self._manifest.sandbox.network == "model":
             self._endpoints = endpoints_of(self._manifest, self._caller)
 

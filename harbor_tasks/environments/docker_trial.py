@@ -22,7 +22,7 @@ from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
 from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config
 from harbor_tasks.environments.trial import Part, run_record
-from harbor_tasks.environments.variables import MODEL, fill_in, resolve_value
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, resolve_value
 from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.manifest import BuildManifest
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
@@ -177,6 +177,10 @@ class DockerSandbox:
         if self._plan.agent.transcript_from == "file":
             with File(part.transcript, LOG_BYTES) as sink:
                 self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
+        sessions = launch.sessions
+        if sessions is not None and self._line.listing(str(sessions.parent), [sessions.name]):
+            (part.folder / "sessions").mkdir(exist_ok=True)
+            self._warnings += self._unpack(str(sessions), part.folder / "sessions", LOG_BYTES)
         with File(self.log, LOG_BYTES) as sink:
             self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
         return ended
@@ -255,7 +259,7 @@ class DockerSandbox:
         if self._sealed:
             env["CLAUDE_CODE_SHELL_PREFIX"] = PREFIX
         if self._plan.model is not None:
-            base = self._caller["ANTHROPIC_BASE_URL"]
+            base = self._caller[MODEL_URL[self._manifest.runner.type]]
             env |= self._plan.model.variables(self._plan.expected.trial, self._plan.task, part.id, base)
         else:  # hooks may ask a model, as on this machine; in a sealed sandbox theirs has a file of its own
             hooks = MODEL if agent.asks_hooks and not self._sealed else ()

@@ -23,11 +23,14 @@ QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
 EVERYTHING = SimpleNamespace(patterns=("*",))
 
 
-def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), **runner: Any) -> CodexAgent:
+def agent(
+    *handlers: Any, network: str = "public", deny: tuple[str, ...] = (), servers: Any = (), **runner: Any
+) -> CodexAgent:
     """The agent for as much of a build as it reads."""
     build = SimpleNamespace(
         runner=Runner(**{"type": "codex", **runner}), models=Models(skill="m-1"), plugins=("docs",), handlers=handlers,
         permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
+        mcp_servers=servers,
     )  # fmt: skip
     return CodexAgent(build)  # type: ignore[arg-type]
 
@@ -56,7 +59,7 @@ def test_its_program_and_version_are_those_on_path(path_with: Callable[[str], di
     ("says", "what"),
     [
         ("exit 1", "does not run"), ("echo hello", "does not say its version, but 'hello'"),
-        ("echo 'codex-cli 0.98.0'", r"type into running commands unseen by hooks; npm install -g @openai/codex@0\.17"),
+        ("echo 'codex-cli 0.98.0'", r"type into running commands, unseen by hooks; npm install -g @openai/codex@0\.17"),
     ],
 )  # fmt: skip
 def test_a_program_that_is_something_else_is_said(
@@ -86,6 +89,7 @@ def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str,
         (agent(type="claude-code"), "docker", "written for claude-code"),
         (agent(network="none"), "docker", "use sandbox.network: model"),
         (agent(), "harbor", "use --env local or docker"),
+        (agent(servers=(SimpleNamespace(name="desk", command="c"),)), "docker", r"\(desk\) cannot run in a sealed"),
     ],
 )
 def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:

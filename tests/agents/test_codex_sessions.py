@@ -135,5 +135,14 @@ def test_subagents_calls_name_the_call_that_started_them(tmp_path: Path) -> None
     assert [(one.id, one.name, one.agent) for one in found.calls] == [("1", "spawn_agent", None), ("11", "Bash", "1")]
 
 
+def test_newer_subagents_are_known_by_their_path(tmp_path: Path) -> None:
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": "s1", "agent_path": "/root" + "/beans"}}}
+    record(tmp_path, "0-child", meta("s2", source=source, parent_thread_id="s1"),
+           call("11", "exec_command", {"cmd": "ls"}), output("11", SHELL.format(0, "")))  # fmt: skip
+    record(tmp_path, "1-main", meta("s1"), call("1", "spawn_agent", {"message": "go"}, namespace="collaboration"),
+           output("1", '{"task_name": "/root' + '/beans"}'))  # fmt: skip
+    assert [one.agent for one in read_transcript(kept(tmp_path)).calls] == [None, "1"]
+
+
 def test_no_record_is_an_empty_transcript(tmp_path: Path) -> None:
     assert list(transcript_of(tmp_path / "none")) == []

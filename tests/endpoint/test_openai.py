@@ -76,6 +76,20 @@ def test_a_subagent_is_known_by_its_prompt(endpoint: Endpoint) -> None:
     assert kinds(main.turn()) == [("custom_tool_call", "apply_patch")]
 
 
+def test_newer_subagents_are_started_and_told_in_another_way(endpoint: Endpoint) -> None:
+    start = {"tool": "Agent", "id": "beans", "input": {"prompt": "count the beans"}}
+    endpoint.add("t", script_of([start, {**BASH, "agent": "beans"}]))
+    newer = [{"type": "namespace", "name": "collaboration", "tools": [
+        {"type": "function", "name": name} for name in ("spawn_agent", "followup_task")]}]  # fmt: skip
+    begun = Agent(endpoint).turn(tools=newer)[0]
+    assert (begun["name"], begun["namespace"]) == ("spawn_agent", "collaboration")
+    assert json.loads(begun["arguments"]).keys() == {"task_name", "fork_turns", "message"}
+    other = Agent(endpoint, "you are one of many")
+    told = {"type": "encrypted_content", "encrypted_content": "count the beans"}
+    other.input.append({"type": "agent_message", "content": [told]})
+    assert kinds(other.turn(tools=newer)) == [("function_call", "exec_command")]
+
+
 def test_a_stream_holds_the_same_items_in_the_order_that_clients_expect(endpoint: Endpoint) -> None:
     endpoint.add("t", script_of([BASH]))
     agent = Agent(endpoint)

@@ -203,7 +203,9 @@ def test_what_belongs_to_the_project_loads_and_its_settings_do_not(codex: Any) -
         assert body in said, body
 
 
-def test_a_subagents_calls_are_guarded_and_stand_in_the_transcript(codex: Any) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_subagents_calls_are_guarded_and_stand_in_the_transcript(codex: Any, model: str) -> None:
+    codex.spec["models"] = {"skill": model}
     codex.handlers(NO_TOUCH)
     start = {"tool": "Agent", "id": "beans", "input": {"prompt": "count the beans"}}
     found = play(codex, start, {**bash("touch forbidden"), "agent": "beans"}, {**bash("echo x"), "agent": "beans"},
