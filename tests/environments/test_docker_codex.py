@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harbor_tasks.environments.docker import DockerEnvironment
+from harbor_tasks.evalspec.schema import Sandbox
 from harbor_tasks.results.transcript import Transcript, read_transcript
 
 from .test_claude_code import NO_TOUCH
 from .test_codex import ANSWERED, ASK, MODELS, NO_PATCH, bash, patch, program
-from .test_docker_claude import PROJECT
+from .test_docker_claude import PROJECT, REWRITE, TOKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.codex]
 
@@ -37,6 +43,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "another shell": bash("id -un", shell="/bin/sh"),
     "terminal": bash("bash -i", tty=True),
     "question": ASK,
+    "rewrite": {"tool": "mcp__far-desk__send", "input": {"note": "hello"}},
     "hunt": bash(HUNT),
     "patch": patch("made.txt"),
     "denied patch": patch("secret.txt"),
@@ -50,10 +57,40 @@ CALLS: dict[str, dict[str, Any]] = {
     "program": program(CODE),
     "deny after all": bash("touch forbidden"),
     "kill": bash(KILL),
+    "server after the kill": {"tool": "mcp__far-desk__send", "input": {"note": "again"}},
     "after the kill": bash("touch late"),
     "patch after the kill": patch("late.txt"),
 }  # fmt: skip
 ANSWERS = "Which?: Tin\nWhat name?: Something of my own\n"
+
+
+class Desk(BaseHTTPRequestHandler):
+    """An MCP server that is reached by its URL, and knows one key."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        known = self.headers.get("x-desk-token") == TOKEN
+        results = {
+            "initialize": {
+                "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "d", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": "send", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": f"{known} {request.get('params', {})}"}]},
+        }  # fmt: skip
+        answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": results.get(request["method"], {})}
+        body = json.dumps(answer).encode() if "id" in request else b""
+        self.send_response(200 if body else 202)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
 
 
 class Played:
@@ -89,12 +126,23 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cod
     for name, text in PROJECT.items():
         (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
         (author.folder / "eval" / name).write_text(text)
-    author.handlers(ANSWERED, NO_TOUCH, NO_PATCH)
+    author.handlers(ANSWERED, NO_TOUCH, NO_PATCH, {**REWRITE, "patterns": ["mcp__far-desk__send"]})
+    if request.param == "public":
+        desk = {"name": "far-desk", "url": "${DESK_URL}", "headers": {"x-desk-token": "${DESK_TOKEN}"}}
+        author.spec["mcp_servers"] = [desk]
     author.case(replay=list(CALLS.values()), answers_yaml=ANSWERS)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"):
             patch.delenv(name, raising=False)
-        return Played(author.run("codex", environment="docker", scripted=True), model)
+        host = DockerEnvironment(author.folder, SimpleNamespace(sandbox=Sandbox()), os.environ, None).model_host()  # type: ignore[arg-type]
+        with ThreadingHTTPServer((host, 0), Desk) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            patch.setenv("DESK_TOKEN", TOKEN)
+            patch.setenv("DESK_URL", f"http://{host}:{server.server_port}/mcp")
+            try:
+                return Played(author.run("codex", environment="docker", scripted=True), model)
+            finally:
+                server.shutdown()
 
 
 def test_denied_calls_have_no_effect_and_the_model_reads_why(played: Played) -> None:
@@ -120,7 +168,7 @@ def test_what_the_model_runs_is_worker_and_has_no_key(played: Played) -> None:
 
 def test_nobody_else_has_what_the_program_and_the_hook_are_given(played: Played) -> None:
     assert "Permission denied" in played.read["hunt"]
-    for secret in ("no-key-is-needed", "Something of my own"):
+    for secret in (TOKEN, "no-key-is-needed", "Something of my own"):
         assert secret not in played.read["hunt"], secret
     assert "\ninterceptor\n" not in played.read["hunt"]
     assert "Failed to write file /logs/agent/x.txt" in played.read["patch elsewhere"]
@@ -130,6 +178,16 @@ def test_nobody_else_has_what_the_program_and_the_hook_are_given(played: Played)
 def test_questions_are_answered(played: Played) -> None:
     assert json.loads(played.read["question"])["answers"]["metal"] == {"answers": ["Tin"]}
     assert played.decision("question") == "answer"
+
+
+def test_servers_with_a_url_are_asked_by_the_program_itself(played: Played) -> None:
+    if played.model != MODELS[0]:
+        assert played.read["rewrite"].startswith("unsupported call")  # it reaches its model, and no servers
+        return
+    assert "True" in played.read["rewrite"]
+    assert "checked: hello" in played.read["rewrite"]
+    assert played.decision("rewrite") == "rewrite"
+    assert "checked: again" in played.read["server after the kill"]  # so it does not ask by its server for commands
 
 
 def test_skills_and_memory_are_found(played: Played) -> None:
