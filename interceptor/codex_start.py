@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Starts Codex with a home of its own: settings, hooks, skills, MCP servers (facts/codex.md).
 
-    codex_start.py --home DIR [--hooks FILE] [--skills DIR]... [--mcp-config FILE] --settings JSON PROGRAM [ARGUMENT...]
+    codex_start.py --home DIR [--hooks FILE] [--skills DIR]... [--mcp-config FILE [--bridge]] --settings JSON
+                   PROGRAM [ARGUMENT...]
 
 `--home` becomes CODEX_HOME. The settings are those of config.toml; what only this process knows is added: the endpoint
-and the key's variable (OPENAI_BASE_URL, OPENAI_API_KEY or CODEX_API_KEY), and the servers, whose secrets must not stand
-on a command line. Standard library only, Python 3.8 or newer.
+and the key's variable (OPENAI_BASE_URL, OPENAI_API_KEY or CODEX_API_KEY), and the servers, whose secrets must not
+stand on a command line. With `--bridge` servers that are programs are started by mcp_bridge.py, beside this script.
+Standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -53,12 +55,25 @@ def servers(path: str) -> Dict[str, Any]:
     return found
 
 
+def bridged(given: Dict[str, Any]) -> Dict[str, Any]:
+    """Those servers that are programs, as they are told when another process starts them."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import mcp_bridge
+
+    commands = {
+        name: [one["command"], *one.get("args", [])] for name, one in given.items() if "command" in one
+    }  # their variables are not needed: sudo gives them none
+    return {name: dict(told, required=True) for name, told in mcp_bridge.start(commands).items()} if commands else {}
+
+
 def prepare(args: argparse.Namespace, env: Dict[str, str]) -> None:
     """Fill the home; files of an earlier step are replaced."""
     os.makedirs(args.home, mode=0o700, exist_ok=True)
     settings = dict(json.loads(args.settings), **provider(env))
     if args.mcp_config:
         settings["mcp_servers"] = servers(args.mcp_config)
+        if args.bridge:
+            settings["mcp_servers"].update(bridged(settings["mcp_servers"]))
     lines = ["%s = %s\n" % (toml(key), toml(value)) for key, value in settings.items()]
     config = os.path.join(args.home, "config.toml")
     with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -79,6 +94,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--hooks")
     parser.add_argument("--skills", action="append", default=[])
     parser.add_argument("--mcp-config")
+    parser.add_argument("--bridge", action="store_true")
     parser.add_argument("--settings", required=True)
     parser.add_argument("program", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)

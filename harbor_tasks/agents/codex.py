@@ -41,7 +41,7 @@ class CodexAgent:
     name: str = "codex"
     needs_solution: bool = False
     solution_files: tuple[str, ...] | None = ()
-    programs: tuple[str, ...] = ("codex_start.py",)
+    programs: tuple[str, ...] = ("codex_start.py", "mcp_bridge.py")
     asks_hooks: bool = True
     program: str | None = "codex"
     model_variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL")
@@ -71,13 +71,6 @@ class CodexAgent:
             raise AuthorError(
                 "sandbox.network is none, but the agent codex needs its model; use sandbox.network: model"
             )
-        if environment == "docker" and self._manifest.sandbox.sealed:
-            servers = [server.name for server in self._manifest.mcp_servers if server.command is not None]
-            if servers:
-                raise AuthorError(
-                    f"agent codex: MCP servers that are programs ({', '.join(servers)}) cannot run in a sealed "
-                    "sandbox: there Codex starts nothing but its hooks; use a server with a url, or --env local"
-                )
         if environment == "local":
             self._command = find_program(caller)
             self.version = version_of(self._command)
@@ -103,7 +96,7 @@ class CodexAgent:
         for plugin in self._manifest.plugins:
             argv += ["--skills", str(places.home / "layer" / "plugins" / plugin / "skills")]
         if places.mcp_config is not None:
-            argv += ["--mcp-config", str(places.mcp_config)]
+            argv += ["--mcp-config", str(places.mcp_config), *(["--bridge"] if places.sealed else [])]
         argv += ["--settings", json.dumps(self._settings()), self._command, "exec", "--json", "--skip-git-repo-check"]
         argv += ["--dangerously-bypass-approvals-and-sandbox"]
         if not places.sealed:

@@ -23,14 +23,11 @@ QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
 EVERYTHING = SimpleNamespace(patterns=("*",))
 
 
-def agent(
-    *handlers: Any, network: str = "public", deny: tuple[str, ...] = (), servers: Any = (), **runner: Any
-) -> CodexAgent:
+def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), **runner: Any) -> CodexAgent:
     """The agent for as much of a build as it reads."""
     build = SimpleNamespace(
         runner=Runner(**{"type": "codex", **runner}), models=Models(skill="m-1"), plugins=("docs",), handlers=handlers,
         permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
-        mcp_servers=servers,
     )  # fmt: skip
     return CodexAgent(build)  # type: ignore[arg-type]
 
@@ -89,7 +86,6 @@ def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str,
         (agent(type="claude-code"), "docker", "written for claude-code"),
         (agent(network="none"), "docker", "use sandbox.network: model"),
         (agent(), "harbor", "use --env local or docker"),
-        (agent(servers=(SimpleNamespace(name="desk", command="c"),)), "docker", r"\(desk\) cannot run in a sealed"),
     ],
 )
 def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:
@@ -122,7 +118,7 @@ def test_its_hooks_are_managed_or_given_to_its_own_home(sealed: bool, user: Path
     assert hooks is None or launch.argv[launch.argv.index("--hooks") + 1] == hooks
     home = "/logs/codex" if user is None else "/u/.codex"
     assert (launch.argv[launch.argv.index("--home") + 1], launch.sessions) == (home, Path(home, "sessions"))
-    assert "--mcp-config /m " in " ".join(launch.argv)
+    assert f"--mcp-config /m {'--bridge ' if sealed else ''}" in " ".join(launch.argv)
     assert launch.stdin == Path("/i")
 
 

@@ -44,6 +44,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "terminal": bash("bash -i", tty=True),
     "question": ASK,
     "rewrite": {"tool": "mcp__far-desk__send", "input": {"note": "hello"}},
+    "own server": {"tool": "mcp__my-desk__send", "input": {"note": "hello"}},
     "hunt": bash(HUNT),
     "patch": patch("made.txt"),
     "denied patch": patch("secret.txt"),
@@ -126,10 +127,12 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cod
     for name, text in PROJECT.items():
         (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
         (author.folder / "eval" / name).write_text(text)
-    author.handlers(ANSWERED, NO_TOUCH, NO_PATCH, {**REWRITE, "patterns": ["mcp__far-desk__send"]})
+    author.handlers(ANSWERED, NO_TOUCH, NO_PATCH, {**REWRITE, "patterns": ["mcp__*-desk__send"]})
     if request.param == "public":
         desk = {"name": "far-desk", "url": "${DESK_URL}", "headers": {"x-desk-token": "${DESK_TOKEN}"}}
         author.spec["mcp_servers"] = [desk]
+    own = {"name": "my-desk", "command": "python3", "args": ["server.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN}"}}
+    author.spec.setdefault("mcp_servers", []).append(own)
     author.case(replay=list(CALLS.values()), answers_yaml=ANSWERS)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"):
@@ -188,6 +191,12 @@ def test_servers_with_a_url_are_asked_by_the_program_itself(played: Played) -> N
     assert "checked: hello" in played.read["rewrite"]
     assert played.decision("rewrite") == "rewrite"
     assert "checked: again" in played.read["server after the kill"]  # so it does not ask by its server for commands
+
+
+def test_servers_that_are_programs_have_a_user_of_their_own(played: Played) -> None:
+    assert f"904 {TOKEN} " in played.read["own server"]
+    assert '"note": "checked: hello"' in played.read["own server"]
+    assert played.decision("own server") == "rewrite"
 
 
 def test_skills_and_memory_are_found(played: Played) -> None:
