@@ -1,419 +1,134 @@
-"""The `harbor-pack` command: parse the command line, call the rooms, print. No logic of its own.
+"""The process of the `harbor-pack` command: signals, errors without a traceback, the exit code.
 
-What a command reports goes to standard output (a table, or JSON with ``--json``); problems and progress go to standard
-error. Heavy libraries are imported where they are used, so that a build with nothing to do starts fast.
+The commands themselves are in commands.py. Nothing slow is imported before Ctrl-C has its answer: one line, and 130.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from harbor_tasks import __version__
-from harbor_tasks.errors import AuthorError, HarborPackError, InterruptedRun, Problem, display_path, printable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harbor_tasks.environments.base import Event
+    from collections.abc import Iterable, Sequence
+    from types import FrameType
+    from typing import Any, NoReturn
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Pack evaluations of coding agents into Harbor tasks with the same tool policy everywhere.",
-)
+    from harbor_tasks.errors import Problem
 
-EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
-Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
-Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
-HarborPath = Annotated[
-    Path | None, typer.Option("--harbor", metavar="PATH", help="Harbor's command (default: the one on PATH)")
-]
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")
-]
-Cases = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="only this case (repeatable)")]
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED = 130
 
 
-def main() -> None:
-    """Run the command and end the process with its exit code; no traceback for what the author can mend."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
+class Ended(BaseException):
+    """Ctrl-C or its like, outside a job. Not KeyboardInterrupt, of which Typer makes an exit without a word."""
+
+
+def main() -> NoReturn:
+    """Run the command of this process, and end it with the command's exit code."""
+    end = Ending()
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, end)
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:  # closed by the caller (2>&-): what is printed there must not go elsewhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the end of the process
+        elif hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
             stream.reconfigure(encoding="utf-8", errors="replace")
     try:
-        app(standalone_mode=True)
-    except AuthorError as error:
-        print_problems(error.problems)
-        raise SystemExit(error.exit_code) from None
-    except HarborPackError as error:
-        complain(f"error: {error}")
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        complain("interrupted")
-        raise SystemExit(InterruptedRun.exit_code) from None
+        code = answer(sys.argv[1:])
+        sys.stdout.flush()
+    except Ended:
+        code = _interrupted(sys.argv[1:], "interrupted")
     except BrokenPipeError:  # the reader of our output went away: not our fault, and nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        code = 1
+    end.asked = True  # nothing is left to be ended in good order
+    raise SystemExit(code)
 
 
-def complain(text: str) -> None:
-    """One line on standard error, safe for a terminal."""
-    print(printable(text), file=sys.stderr)
+class Ending:
+    """What becomes of a signal: the first ends the command in good order, another one at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """The handler."""
+        if self.asked:
+            os._exit(_INTERRUPTED)
+        self.asked = True
+        raise Ended
 
 
-def print_problems(problems: Iterable[Problem]) -> None:
-    """All problems, warnings first, so that what stops the command is read last; then their count."""
-    found = sorted(problems, key=lambda p: p.level == "error")
-    for problem in found:
-        complain(f"{problem.level}: {problem}")
-    errors = sum(p.level == "error" for p in found)
-    if errors > 1:
-        complain(f"{errors} errors")
+def answer(arguments: Sequence[str]) -> int:
+    """Run the command of a command line; its exit code. What stops it is said on standard error, without a traceback.
 
+    With ``--json`` there is one document on standard output, whatever happens: the command's own, or
+    ``{"exit_code", "problems"}``, with the problems as `check` has them.
+    """
+    from pathlib import Path
 
-def print_json(data: object) -> None:
-    """One JSON document on standard output."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    from harbor_tasks.errors import AuthorError, HarborPackError, InterruptedRun, MachineError, display_path
+    from harbor_tasks.output import complain, documents, print_problems
 
-
-def version_wanted(wanted: bool) -> None:
-    """Print the version and stop."""
-    if wanted:
-        print(f"harbor-pack {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def harbor_pack(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=version_wanted, is_eager=True, help="print the version and exit")
-    ] = False,
-) -> None:
-    """Pack evaluations of coding agents into Harbor tasks with the same tool policy everywhere."""
-
-
-@app.command()
-def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="a new or empty folder")],
-    as_json: Json = False,
-) -> None:
-    """Write a small working eval into DIR."""
-    from harbor_tasks.scaffold import init as write_starter
-
-    written = write_starter(directory)
-    if as_json:
-        print_json({"directory": str(directory), "files": [str(p) for p in written]})
-        return
-    for path in written:
-        print(display_path(path))
-    print(f"next: harbor-pack run {display_path(directory)} --agent replay")
-
-
-@app.command()
-def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_json: Json = False) -> None:
-    """Say all errors and warnings of an eval, and what each `match` became; write nothing."""
-    from harbor_tasks.tasks.build import check as check_eval
-
-    report = check_eval(eval_path, strict=strict, only=tuple(case or ()))
-    if as_json:
-        print_json(
-            {
-                "problems": [p.as_json() for p in report.problems],
-                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
-                "cases": report.cases,
-                "not_packed": list(report.not_packed),
-            }
-        )
-    else:
-        print_problems(report.problems)
-        print_matches(report.matches)
-        print(f"{plural(report.cases, 'case')}, {plural(len(report.problems.errors), 'error')}, "
-              f"{plural(len(report.problems.warnings), 'warning')}")  # fmt: skip
-    if report.problems.errors:
-        raise typer.Exit(AuthorError.exit_code)
-
-
-@app.command()
-def build(
-    eval_path: EvalPath,
-    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="where the task directories go")],
-    case: Cases = None,
-    strict: Strict = False,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes that render (default: by size)")] = None,
-    as_json: Json = False,
-) -> None:
-    """Render each case into a Harbor task directory; unchanged ones are left as they are."""
-    from harbor_tasks.tasks.build import build as build_eval
-
-    with progress_bar("build") as advance:
-        report = build_eval(eval_path, out, only=tuple(case or ()), strict=strict, jobs=jobs, progress=advance)
-    if as_json:
-        print_json(
-            {
-                "out": str(report.out), "tasks": report.tasks, "written": report.written,
-                "unchanged": report.unchanged, "removed": report.removed, "seconds": round(report.seconds, 3),
-                "problems": [p.as_json() for p in report.problems],
-                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
-            }
-        )  # fmt: skip
-        return
-    print_problems(report.problems)
-    print_matches(report.matches)
-    removed = f", {report.removed} removed" if report.removed else ""
-    counts = "nothing changed" if not report.written and not report.removed else f"{report.written} written{removed}"
-    print(f"{plural(report.tasks, 'task')} in {display_path(report.out)}: {counts}")
-
-
-@app.command(context_settings={"allow_interspersed_args": True})
-def run(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    harbor_options: Annotated[
-        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
-    ] = None,
-    environment: Annotated[
-        str, typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor")
-    ] = "local",
-    agent: Annotated[
-        str,
-        typer.Option(
-            "--agent", metavar="NAME", help="who works: claude-code, oracle (the solutions), replay (recorded calls)"
-        ),
-    ] = "replay",
-    scripted: Annotated[
-        bool, typer.Option("--scripted", help="no model: the agent program proposes the recorded calls of each case")
-    ] = False,
-    parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
-    case: Cases = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="JOB", help="go on with this job: finished trials are kept")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
-    host: Host = None,
-    harbor: HarborPath = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
-    as_json: Json = False,
-) -> None:
-    """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
-    from harbor_tasks.environments.base import RunOptions
-    from harbor_tasks.environments.jobs import InterruptedJob, run_job
-
-    options = RunOptions(
-        environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
-        resume=resume, dry_run=dry_run, jobs_dir=jobs_dir, host=host, harbor=harbor,
-        harbor_options=tuple(harbor_options or ()), scripted=scripted,
-    )  # fmt: skip
-    tasks = built_tasks(source, jobs_dir, tuple(case or ()))
+    documents.clear()
     try:
-        job = run_job(tasks, options, on_event=print_event)
-    except InterruptedJob as interrupted:
-        print_job(interrupted.folder, as_json)
+        return _run(arguments)
+    except AuthorError as error:
+        print_problems(error.problems)
+        return _stopped(arguments, error.exit_code, error.problems)
+    except InterruptedRun as error:
+        return _interrupted(arguments, str(error))
+    except HarborPackError as error:
+        complain(f"error: {error}")
+        return _stopped(arguments, error.exit_code, [_problem(str(error), "machine")])
+    except BrokenPipeError:
         raise
-    if not dry_run:
-        raise typer.Exit(print_job(job, as_json))
+    except OSError as error:  # a file or folder of the user's that cannot be read or written
+        text = f"{display_path(Path(error.filename))}: {error.strerror}" if error.filename else str(error)
+        complain(f"error: {text}")
+        return _stopped(arguments, MachineError.exit_code, [_problem(text, "machine")])
 
 
-@app.command()
-def image(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    locked: Annotated[bool, typer.Option("--locked", help="refuse a base that is named by a tag")] = False,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="REF", help="take this base in place of the eval's own")
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option("--agent", metavar="NAME", help="put this agent's program in: claude-code, codex (repeatable)"),
-    ] = None,
-    host: Host = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
-    as_json: Json = False,
-) -> None:
-    """Make the eval's image, named after its content; one that is there already is left as it is."""
-    from harbor_tasks.environments.engine import find_engine
-    from harbor_tasks.images import ensure_image
+def _run(arguments: Sequence[str]) -> int:
+    """The command itself. Typer's own complaints about the command line are shown as it has them."""
+    import typer
 
-    agents = tuple(name for name in agent or () if name != "none")
-    tasks = built_tasks(source, jobs_dir, ())
-    with find_engine(host) as engine:
-        complain(f"engine: {engine.endpoint}")
-        made = ensure_image(tasks, engine, locked=locked, base=base, agents=agents, on_event=complain)
-    if as_json:
-        print_json(made.as_json())
-        return
-    print(f"{made.tag}: {'built' if made.built else 'nothing changed'}, on {made.base}")
+    from harbor_tasks.commands import app
+    from harbor_tasks.errors import AuthorError
+
+    complaint: Any = typer.BadParameter.__mro__[2]  # Click's ClickException, wherever this version of Typer has it from
+    try:
+        return app(list(arguments), prog_name="harbor-pack", standalone_mode=False) or 0
+    except complaint as error:
+        error.show()
+        return _stopped(arguments, AuthorError.exit_code, [_problem(error.format_message(), "usage")])
 
 
-@app.command()
-def probe(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    harbor_options: Annotated[
-        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
-    ] = None,
-    environment: Annotated[
-        str, typer.Option("--env", metavar="A,B", help="where: local, docker, harbor; several are compared")
-    ] = "local",
-    through: Annotated[
-        str | None,
-        typer.Option(
-            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
-        ),
-    ] = None,
-    host: Host = None,
-    harbor: HarborPath = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where an eval is built")] = Path("jobs"),
-    as_json: Json = False,
-) -> None:
-    """Force each probe's call through the built policy and compare the decision; list the routes around it."""
-    from harbor_tasks.environments.base import RunOptions
-    from harbor_tasks.proving import prove
+def _interrupted(arguments: Sequence[str], text: str) -> int:
+    from harbor_tasks.output import complain
 
-    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
-    places = [name.strip() for name in environment.split(",")]
-    tasks = built_tasks(source, jobs_dir, ())
-    report = prove(tasks, environments=places, options=options, say=complain, agent=through)
-    if as_json:
-        print_json(report.as_json())
-    else:
-        print_rich(report.tables())
-    raise typer.Exit(report.exit_code)
+    complain(text)
+    return _stopped(arguments, _INTERRUPTED, [_problem(text, "interrupted")])
 
 
-@app.command()
-def report(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the job")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Write one HTML file that shows a job; print its table."""
-    from harbor_tasks.results.report import write_html
+def _stopped(arguments: Sequence[str], code: int, problems: Iterable[Problem]) -> int:
+    """The document of a command that did not come to its own."""
+    from harbor_tasks.output import print_json
 
-    path = write_html(job, output)
-    print_job(job, as_json)
-    complain(f"report: {display_path(path)}")
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in words:
+        print_json({"exit_code": code, "problems": [problem.as_json() for problem in problems]})
+    return code
 
 
-@app.command()
-def clean(
-    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="only what this job left")] = None,
-    host: Host = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
-    as_json: Json = False,
-) -> None:
-    """Remove what killed runs left: containers, networks, temporary folders; never a running job's."""
-    from harbor_tasks.environments.cleaning import clean as clean_up
+def _problem(text: str, code: str) -> Problem:
+    from harbor_tasks.errors import Problem, Where
 
-    report = clean_up(job, jobs_dir=jobs_dir, host=host)
-    if as_json:
-        print_json(report.as_json())
-        return
-    for line in report.removed:
-        print(printable(f"removed {line}"))
-    for line in report.left:
-        print(printable(f"left {line}"))
-    print(f"{plural(len(report.removed), 'thing')} removed")
-
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """Say what is missing on this machine, and how to get it."""
-    from harbor_tasks.doctor import diagnose
-
-    findings = diagnose()
-    if as_json:
-        print_json([{"name": f.name, "ok": f.ok, "detail": f.detail, "how": f.how} for f in findings])
-        return
-    for finding in findings:
-        how = "" if finding.ok or not finding.how else f"; {finding.how}"
-        print(printable(f"{'ok' if finding.ok else 'missing':8}{finding.name:18}{finding.detail}{how}"))
-
-
-def built_tasks(source: Path, jobs_dir: Path, cases: tuple[str, ...]) -> Path:
-    """The folder of built tasks: ``source`` itself, or the build of the eval that it is."""
-    if source.is_file() or (source / "eval.yaml").is_file():
-        from harbor_tasks.tasks.build import build as build_eval
-
-        name = (source if source.is_dir() else source.parent).resolve().name or "eval"
-        with progress_bar("build") as advance:
-            built = build_eval(source, jobs_dir / "built" / name, only=cases, progress=advance)
-        print_problems(built.problems)
-        return built.out
-    if not source.exists():
-        raise AuthorError(f"{source}: no such file or folder; name an eval.yaml or a folder that `build` wrote")
-    return source
-
-
-def print_matches(matches: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-    """What each `match` text became: its tool patterns."""
-    for match, patterns in matches:
-        words = " ".join(match.split())
-        short = words if len(words) <= 60 else words[:59] + "…"
-        print(printable(f"match {short!r} -> {', '.join(patterns)}"))
-
-
-def print_event(event: Event) -> None:
-    """One line of a running job on standard error."""
-    complain(str(event))
-
-
-def print_job(job: Path, as_json: bool) -> int:
-    """Print a job's table or JSON; returns its exit code."""
-    from harbor_tasks.results.collect import collect_job
-    from harbor_tasks.results.report import job_json, job_tables
-
-    summary = collect_job(job)
-    if as_json:
-        print_json(job_json(summary))
-    else:
-        print_rich(job_tables(summary))
-    return summary.exit_code
-
-
-def print_rich(renderables: Iterable[Any]) -> None:
-    """Tables on standard output, as wide as the terminal; plain text when it is no terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100, emoji=False, markup=False)
-    for renderable in renderables:
-        console.print(renderable)
-
-
-class progress_bar:  # noqa: N801 - reads as a function in a with statement
-    """A Rich progress bar on a terminal's standard error; elsewhere nothing at all."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self._progress: Any = None
-        self._bar: Any = None
-
-    def __enter__(self) -> Callable[[int, int], None] | None:
-        return self._advance if sys.stderr.isatty() else None
-
-    def _advance(self, done: int, total: int) -> None:
-        if self._progress is None:  # not before there is progress: the bar's thread would keep a build from forking
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._progress = Progress(console=Console(stderr=True), transient=True)
-            self._progress.start()
-            self._bar = self._progress.add_task(self.label, total=total)
-        self._progress.update(self._bar, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-
-def plural(count: int, word: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    return Problem(text, Where(), code=code)
 
 
 if __name__ == "__main__":

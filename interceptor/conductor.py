@@ -21,12 +21,12 @@ could not be done. Standard library only, Python 3.8 or newer.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import os
 import pwd
 import select
-import shutil
 import signal
 import stat
 import struct
@@ -41,6 +41,8 @@ BLOCK = 1 << 16
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 LINGER = 10.0  # seconds after which processes that do not end are given up
 ENTRIES = 200000  # files of one folder that are looked at
+DEPTH = 99  # folders in folders that are kept: deeper ones only keep programs from removing them
+KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 class RequestError(Exception):
@@ -262,14 +264,49 @@ class Run:
 
 
 def remove(path: str) -> None:
-    """Remove whatever is there: file, link or folder."""
+    """Remove whatever is there: file, link or folder, however deep."""
     try:
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path)
-        else:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)
+            return
     except FileNotFoundError:
-        pass
+        return
+    top = opened_folder(path)
+    try:
+        empty(top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def empty(top: int) -> None:
+    """Remove what is in a folder. A folder in a folder is first moved to the top: so no path grows long."""
+    prefix, count, pending = ".%s-" % os.urandom(8).hex(), 0, [""]
+    while pending:
+        name = pending.pop()
+        at = opened_folder(name, top) if name else top
+        try:
+            with os.scandir(at) as entries:
+                inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for inner, is_folder in inside:
+                if not is_folder:
+                    os.unlink(inner, dir_fd=at)
+                    continue
+                if name:
+                    count += 1
+                    os.rename(inner, prefix + str(count), src_dir_fd=at, dst_dir_fd=top)
+                    inner = prefix + str(count)
+                pending.append(inner)
+        finally:
+            if name:
+                os.close(at)
+        if name:
+            os.rmdir(name, dir_fd=top)
+
+
+def opened_folder(name: str, above: Any = None) -> int:
+    """A folder, never a link to one, as a file descriptor."""
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
 
 
 def put(request: Any, given: Any) -> Any:
@@ -301,14 +338,15 @@ def folder(request: Any) -> Any:
     return {}
 
 
-def walk(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
-    """(path, path below the root, its state) of all below a folder, sorted, links not followed, however deep it is."""
+def walk(root: str, left_out: list[str]) -> Iterator[tuple[str, str, os.stat_result]]:
+    """(path, path below the root, its state) of all below a folder, sorted, links not followed, DEPTH folders deep."""
     folders = [""]
     while folders:
         above = folders.pop()
         try:
             names = sorted(os.listdir(os.path.join(root, above)))
-        except OSError:
+        except OSError as error:
+            left_out.append("%s (%s)" % (above or ".", error.strerror))
             continue
         below = []
         for name in names:
@@ -317,6 +355,9 @@ def walk(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
             try:
                 info = os.lstat(path)
             except OSError:
+                continue
+            if stat.S_ISDIR(info.st_mode) and inner.count(os.sep) >= DEPTH:
+                left_out.append("%s (more than %d folders deep)" % (inner, DEPTH))
                 continue
             if stat.S_ISDIR(info.st_mode):
                 below.append(inner)
@@ -364,32 +405,41 @@ def read(line: Line, request: Any) -> Any:
 
 
 def pack(line: Line, request: Any) -> Any:
-    """A folder as an archive; ``left_out``: what is no file, folder or link, or is more than fits."""
-    rest, left_out = int(request["limit"]), []
+    """A folder as an archive; ``left_out``: what is not in it, and why."""
+    limit, left_out = int(request["limit"]), []  # type: tuple[int, list[str]]
+    rest = limit
     with tarfile.open(fileobj=line, mode="w|", format=tarfile.PAX_FORMAT, bufsize=BLOCK) as archive:  # type: ignore[call-overload]
-        for number, (path, name, info) in enumerate(walk(request["path"])):
+        for number, (path, name, info) in enumerate(walk(request["path"], left_out)):
             if number == ENTRIES:
-                left_out.append("all after the first %d files" % ENTRIES)
+                left_out.insert(0, "all after the first %d files" % ENTRIES)
                 break
             entry = tarfile.TarInfo(name)
             entry.mode, entry.mtime = stat.S_IMODE(info.st_mode), int(info.st_mtime)
+            content = None
             try:
                 if stat.S_ISDIR(info.st_mode):
                     entry.type = tarfile.DIRTYPE
-                    archive.addfile(entry)
                 elif stat.S_ISLNK(info.st_mode):
                     entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(path)
-                    archive.addfile(entry)
                 elif stat.S_ISREG(info.st_mode) and info.st_size <= rest:
-                    entry.size = info.st_size
-                    with opened(path) as file:
-                        archive.addfile(entry, file)
-                    rest -= info.st_size
+                    entry.size, content = info.st_size, opened(path)
                 else:
-                    left_out.append(name)
-            except FileNotFoundError:
-                left_out.append(name)
-    return {"left_out": left_out[:1000]}
+                    left_out.append("%s (%s)" % (name, why_not(info, limit)))
+                    continue
+            except OSError as error:
+                left_out.append("%s (%s)" % (name, error.strerror or error))
+                continue
+            with content or contextlib.nullcontext():
+                archive.addfile(entry, content)
+            rest -= entry.size
+    return {"left_out": left_out[:1000], "count": len(left_out)}
+
+
+def why_not(info: os.stat_result, limit: int) -> str:
+    """Why something is no part of an archive."""
+    if stat.S_ISREG(info.st_mode):
+        return "%d bytes; no more than %d bytes are kept" % (info.st_size, limit)
+    return KINDS.get(stat.S_IFMT(info.st_mode), "no regular file")
 
 
 # ----------------------------------------------------------------------------------------------------------- main

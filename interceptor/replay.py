@@ -189,11 +189,14 @@ def registered(settings: Any, event: str, tool: str) -> list[dict[str, Any]]:
 def call_hooks(settings: Any, event: str, payload: dict[str, Any], cwd: str, env: dict[str, str]) -> Outcome:
     """Run the hooks that ``settings`` registers for this call, all at once, and combine what they say.
 
+    They start in ``cwd``, or in / when the agent has removed it: that must not keep them from deciding.
+
     ``payload`` is written to their stdin as it is. ``env`` is the agent program's environment and must hold
     CLAUDE_PROJECT_DIR; the env of the settings is added. Nothing is raised: a hook that fails, fails open.
     """
     hooks = registered(settings, event, str(payload.get("tool_name", "")))
     environment = {**env, **settings_env(settings)}
+    cwd = cwd if os.path.isdir(cwd) else "/"
     said: list[Outcome] = []  # in the order in which the hooks finish
 
     def work(hook: dict[str, Any]) -> None:
@@ -698,13 +701,19 @@ def write_text(path: str, text: str) -> None:
 
 
 def walk(root: str) -> Iterator[str]:
-    """The regular files below ``root``, sorted, at most WALKED; links are not followed."""
+    """The regular files below ``root``, sorted, at most WALKED; no link to a folder is followed, depth is no limit."""
 
     def files() -> Iterator[str]:
-        for folder, folders, names in os.walk(root):
-            folders[:] = sorted(name for name in folders if name not in (".git", "node_modules"))
-            for name in sorted(names):
-                yield os.path.join(folder, name)
+        folders = [root]
+        while folders:
+            try:
+                with os.scandir(folders.pop()) as entries:
+                    inside = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                continue
+            below = [entry for entry in inside if entry.is_dir(follow_symlinks=False)]
+            yield from (entry.path for entry in inside if not entry.is_dir())
+            folders += [e.path for e in reversed(below) if e.name not in (".git", "node_modules")]
 
     for path in itertools.islice(files(), WALKED):
         if os.path.isfile(path):

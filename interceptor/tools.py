@@ -12,7 +12,8 @@ stderr when not even that can be written. Standard library only, Python 3.8 or n
 
 The hook starts anew for each call, so its CPU time counts (tests/bench/test_hook_cost.py). Starting Python is 1;
 importing `json` adds 1.1, `re` 0.85, `signal` 0.6, `hashlib` 0.4, `decimal` 0.5, and compiling 1,000 tokens of this
-file 0.17: hence the C modules behind them, late imports, and few words.
+file 0.17: hence the C modules behind them, late imports, and PARTS, texts of this file that are compiled when a call
+needs them. tests/interceptor/test_source.py holds them to the same rules as the rest.
 
 The parts, in order: JSON; handlers; checks; the command line of a shell; what is protected; answers; the model; the
 decision; input and output.
@@ -62,6 +63,16 @@ class HandlersError(Refused):
 
 class Stopped(BaseException):
     """A signal came, the deadline's among them: no `except Exception` on the way may swallow it."""
+
+
+PARTS = {}
+
+
+def part(name):
+    """The names of this module, with those of a part, which is compiled the first time it is asked for."""
+    if name in PARTS:
+        exec(compile(PARTS.pop(name), __file__, "exec"), globals())  # noqa: S102
+    return globals()
 
 
 # --------------------------------------------------------------------------- JSON, hashes, regular expressions
@@ -336,6 +347,7 @@ def number(value):
     return int("-" * minus + left + right), int(power or 0) - len(right)
 
 
+PARTS["input"] = r'''
 def compare(a, b):
     """-1, 0 or 1 for two numbers; None when one of them is none."""
     a, b = number(a), number(b)
@@ -347,11 +359,21 @@ def compare(a, b):
 
 
 def equal(value, wanted):
-    """True or False; None when the two cannot be compared: a text that is no number with a number, true with 1."""
+    """True or False; None where it depends: "1.10" and "1.1", a text with digits and a number, true and 1, null."""
+    if type(value) is type(wanted) and isinstance(value, (dict, list)):
+        keys = range(len(value)) if isinstance(value, list) else value
+        if len(value) != len(wanted) or not (isinstance(value, list) or set(value) == set(wanted)):
+            return False
+        parts = [equal(value[key], wanted[key]) for key in keys]
+        return False if False in parts else None if None in parts else True
     if type(value) is type(wanted) and not isinstance(value, float):
-        return dumps(value) == dumps(wanted)
+        return True if value == wanted else None if compare(value, wanted) == 0 else False
     order = compare(value, wanted)
-    return None if order is None else order == 0
+    if order is not None:
+        return order == 0
+    text, other = (value, wanted) if isinstance(value, str) else (wanted, value)
+    plain = isinstance(text, str) and number(other) and True not in map(str.isnumeric, text)
+    return False if plain else None  # "EUR" is not 5; "$5" may be
 
 
 def holds(op, value, wanted):
@@ -386,58 +408,6 @@ def failed_input_check(checks, tool_input):
     return None
 
 
-def hosts(value, always=False):
-    """[(host, port)] that a value leads to; [] when it is nothing like a host, unless `always`; "" for what is no name.
-
-    Like a host: a scheme, host:port, dotted labels, localhost, an IP.
-    """
-    found = []
-    for part in value.lower().replace(",", " ").split() or [""]:
-        url = rx(r"(?:[a-z][\w+.-]*:(?!\d+(?:[/?#]|$)|$))+/*|//", ASCII).match(part)
-        name = r"(?:[^/?#\\]*@)?(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*))?(?:[/?#].*)?$"
-        match = rx(name, ASCII).match(part, url.end() if url else 0)
-        host, port = (match.group(1).strip("[]"), match.group(2) or "") if match else ("", "")
-        like = match and ("." in host.strip(".") or ":" in host or "@" in part or port or host == "localhost")
-        if url or always or like:
-            found.append((host, port))
-    return found
-
-
-def contains(value, words):
-    """`must_contain`: one of the words, on each host of a value that is like one, else anywhere in it. Folds case."""
-    leads = hosts(value)
-    if not leads:
-        return True in [word.lower() in value.lower() for word in words]
-    for name, its_port in leads:
-        found = False
-        for word in words:
-            (host, port), *more = hosts(word, True)
-            loopback = host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
-            part = ("^%s$" if loopback else r"(?:^|[.-])%s(?:$|[.-])") % escaped(host)
-            found = found or (host and not more and port in ("", its_port) and rx(part).search(name))
-        if not found:
-            return False
-    return True
-
-
-def env_value_passes(rules, value):
-    if value is None or rules.get("equals", value) != value or ("matches" in rules and not rules["matches"](value)):
-        return False
-    for host, _ in hosts(value, True) if "host_in" in rules else ():
-        if not host or True not in [glob(pattern.strip().lower(), host) for pattern in rules["host_in"]]:
-            return False
-    return "must_contain" not in rules or contains(value, rules["must_contain"])
-
-
-def failed_env_check(checks, env, reading):
-    """The first variable that fails, in the hook's environment or by what the command makes of it; or None."""
-    for name, rules in checks.items():
-        values = assigned(name, reading) if reading else []
-        if values is None or False in [env_value_passes(rules, value) for value in [env.get(name), *values]]:
-            return name
-    return None
-
-
 def rewritten(changes, tool_input):
     """A copy of the input with the changes made; Refused when a field that is to be changed is no text."""
     new = parse_json(dumps(tool_input).encode())
@@ -454,28 +424,126 @@ def rewritten(changes, tool_input):
             what = what + old if how == "prefix" else old + what
         place[path[-1]] = what
     return new
+'''
+
+
+PARTS["env"] = r'''
+def hosts(value, always=False):
+    """[(host, port)] that a value leads to; [] when it is nothing like a host, unless `always`; "" for what is no name.
+
+    Like a host: a scheme, host:port, host:path, dotted labels, localhost, an IP. In a list with commas, each part is
+    one as soon as one of them is; of `host=a dbname=b` and `Server=a;Database=b`, what the key says to be one, too.
+    """
+    value, found, told = value.lower().replace("\u3002", ".").replace("\uff0e", ".").replace("\uff61", "."), [], False
+    value = rx(r"\s*,\s*").sub(",", value) if "," in value else value
+    keyed = "=" in value and rx(r"\s*[a-z][\w ]*=", ASCII).match(value)
+    for item in (value.replace(";", " ") if keyed else value).split() or [""]:
+        parts, like = [], always and not keyed
+        for part in item.split(","):
+            key, equals, rest = part.partition("=") if keyed else ("", "", "")
+            named = equals and rx("host|server|addr|source|ur[il]|endpoint").search(key)
+            part, told = rest if equals else part, told or named
+            url = rx(r"(?:jdbc:(?:[\w+-]+:)*)?[a-z][\w+-]*://|//", ASCII).match(part)
+            name = r"(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*)(?=[/?#]|$))?"
+            if url:
+                name = r"(?:[^/?#\\@]*@)?" + name + r"(?:[/?#](?!.*[;|]\w+://).*)?$"
+            else:
+                name = r"(?:[^/?#\\@:]*@)?" + name + r"(?:(?:[/?#]|:(?!\d))[^;|&\\]*)?$"
+            match = rx(name, ASCII).match(part, url.end() if url else 0)
+            head = rx("[^/?#]*").match(part).group() if match else part
+            dotted = "." in head.strip(".") or ":" in head or "@" in head or "localhost" in head
+            like = like or url or named or dotted
+            parts.append((match.group(1).strip("[]"), match.group(2) or "") if match else ("", ""))
+        found += parts if like else []
+    return [*found, ("", "")] if keyed and not told and (found or always) else found
+
+
+def leads_to(word, host, port):
+    """Whether a host is one that a word of `must_contain` permits: a loopback word is it, another a part of it."""
+    (name, its_port), *more = hosts(word, True)
+    part = "^%s$" if loopback(name) else r"(?:^|[.-])%s(?:$|[.-])"
+    return bool(name and not more and its_port in ("", port) and rx(part % escaped(name)).search(host))
+
+
+def loopback(host):
+    return host in ("localhost", "0.0.0.0") or host.startswith("127.") or ":" in host  # noqa: S104
+
+
+def contains(value, words):
+    """`must_contain`: one of the words, on each host of a value that is like one, else anywhere in it. Folds case."""
+    leads = hosts(value)
+    for host, port in leads:
+        if True not in [leads_to(word, host, port) for word in words]:
+            return False
+    if leads:
+        return True
+    return True in [not loopback(hosts(word, True)[0][0]) and word.lower() in value.lower() for word in words]
+
+
+def env_value_passes(rules, value):
+    if value is None or rules.get("equals", value) != value or ("matches" in rules and not rules["matches"](value)):
+        return False
+    for host, _ in hosts(value, True) if "host_in" in rules else ():
+        if not host or True not in [glob(pattern.strip().lower(), host) for pattern in rules["host_in"]]:
+            return False
+    return "must_contain" not in rules or contains(value, rules["must_contain"])
+
+
+def failed_env_check(checks, env, reading):
+    """The first variable that fails, in the hook's environment or by what the command makes of it; or None."""
+    for name, rules in checks.items():
+        values = part("variables")["assigned"](name, reading) if reading else []
+        if values is None or False in [env_value_passes(rules, value) for value in [env.get(name), *values]]:
+            return name
+    return None
+'''
 
 
 # ------------------------------------------------------------------------------ the command line of a shell
 
+PARTS["shell"] = r'''
 SHELLS = set("sh bash dash ash zsh ksh mksh fish csh tcsh rbash".split())
-# what runs its standard input or its arguments, or hands them on: neither its heredoc nor its `-m` text is data
-INTERPRETERS = SHELLS | set(
-    "eval source . exec trap alias read mapfile readarray ssh su xargs parallel at batch crontab make python pypy perl"
-    " ruby node nodejs deno bun php lua tclsh wish expect awk gawk mawk sed ed ex vi vim nvim emacs psql mysql mariadb"
-    " sqlite redis-cli mongo mongosh gdb osascript pwsh powershell Rscript R julia ghci irb ipython scala groovy jshell"
-    " patch apply_patch bc dc m4 nsenter chroot docker podman nerdctl kubectl oc lxc tmux screen"
-    " newgrp runuser login pkexec socat".split()
+# what runs its standard input or its arguments, or hands them on: neither its heredoc nor its `-m` text is data;
+# wherever it is named, unless in a command that takes a text, since `uv run python -` is as good
+LANGUAGES = SHELLS | set(
+    "ssh su python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish expect psql mysql mariadb mongosh gdb"
+    " osascript pwsh powershell Rscript julia ghci irb ipython scala groovy jshell tsx ts-node octave guile yash elvish"
+    " xonsh nix-shell sftp lftp ftp mosh rsh socat apply_patch".split()
+)
+INTERPRETERS = LANGUAGES | set(
+    "eval source . exec trap alias read mapfile readarray xargs parallel at batch crontab make gmake just ninja awk"
+    " gawk mawk sed ed ex vi vim nvim emacs sqlite redis-cli mongo R patch bc dc m4 nsenter chroot tmux screen newgrp"
+    " sg runuser login pkexec rc nu".split()
+)
+TEXT_TOOLS = set("awk gawk mawk sed ed ex patch bc dc m4 read mapfile readarray".split())  # run no file but with -f
+SINKS = set(  # take a text as a text, whatever else they are given
+    "cat tee git gh glab hub jq yq head tail wc grep egrep fgrep rg sort uniq cut tr column nl fold fmt less more mail"
+    " mailx sendmail base64 md5sum sha256sum diff cmp curl wget".split()
+)
+DOCUMENTS = set(  # endings of files that nothing runs but by their name
+    "md txt rst adoc tex json jsonl yaml yml toml ini cfg conf csv tsv xml html css svg lock log po patch diff".split()
 )
 # what starts the program named behind its options, and how many operands stand before that
 WRAPPERS = dict.fromkeys(
     "env nice nohup sudo doas xargs stdbuf setsid exec command builtin time coproc ionice unshare nsenter setpriv"
-    " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect".split(),
+    " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect prlimit"
+    " linux32 linux64 choom runuser pkexec eatmydata numactl firejail bwrap xvfb-run chronic torsocks proxychains"
+    " proxychains4 entr hyperfine npx bunx valgrind rlwrap tini dumb-init cpulimit dbus-run-session".split(),
     0,
 )
-WRAPPERS.update(dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu function tmux".split(), 1))
+WRAPPERS.update(
+    dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu su-exec function tmux sg setarch".split(), 1)
+)
+CONTAINERS = set("docker podman nerdctl kubectl oc lxc direnv aws-vault".split())  # one operand more
+RUNNERS = CONTAINERS | set(  # start a program behind one of the subcommands
+    "uv poetry pipenv pdm hatch rye mise conda micromamba pixi doppler dotenvx npm pnpm yarn perf git".split()
+)
+SUBCOMMANDS = set("run exec stat record debug foreach".split())
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
+VALUED = {"git": set("-C -c --git-dir --work-tree --namespace --config-env --super-prefix".split())}
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
+EXECS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+MOVERS = {"cp", "mv", "ln", "install"}
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
 # what stands without quotes, between double quotes, in `${…}`; a redirection. Compiled when a command has them.
 COMMON = r"|(?P<sub>[$<>]\(|`|\$\{)|(?P<var>\$(?:[A-Za-z_]\w*|[\d@*#?$!-])?)"
@@ -485,15 +553,6 @@ QUOTED = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])""" + COM
 BRACED = r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
 REDIRECTION = r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)"
 MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
-
-
-SETTERS = {  # what may set or take away a variable that it names
-    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
-}  # fmt: skip
-CLEARERS = {  # what takes away all variables, with these options
-    "env": r"^env(?: -\S+| \w+=\S*| (?<=-[uC] )[^-\s]\S*)* (?:-[a-zA-Z]*i\S*|-|--ignore-environment)(?: |$)",
-    "exec": r"^exec (?:-\S+ )*-\w*c", "su": "", "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "doas": "",
-}  # fmt: skip
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -512,6 +571,7 @@ class Command:
 
     def __init__(self, words, group=False):
         self.group, self.pipe, self.words, self.targets, self.docs, self.here = group, False, words, [], [], []
+        self.inner = False  # in a substitution
 
 
 class Lexer:
@@ -521,11 +581,12 @@ class Lexer:
         if depth > MAX_DEPTH:
             raise Refused("the command is nested too deeply to be read")
         self.s, self.i, self.depth, self.docs, self.flat = text, 0, depth, [], []
+        self.defined, self.holes, self.expands = [], [], True
         self.redirects = "<" in text or ">" in text
 
     def commands(self, end=""):
         """The commands up to `end`, a closing parenthesis, or up to the end of the text."""
-        s, found, cmd = self.s, [], Command([])
+        s, found, cmd, cases = self.s, [], Command([]), []  # of each `case`: what is read, in, pattern or body
         while True:
             c, two = s[self.i : self.i + 1], s[self.i : self.i + 2]
             redirection = self.redirects and rx(REDIRECTION).match(s, self.i)
@@ -537,26 +598,373 @@ class Lexer:
                 self.i = (s + "\n").index("\n", self.i)
             elif redirection:
                 self.redirect(cmd, redirection)
+            elif cases[-1:] == ["pattern"] and c == "(":
+                self.i += 1
             elif c in "\n;&|()":  # the end of the text, too
                 cmd.pipe = c == "|" and two != "||"
                 if cmd.words or cmd.targets or cmd.docs or cmd.here or cmd.group:
                     found.append(cmd)
                     self.flat.append(cmd)
-                if c == end:
+                if cases and c == ")" and cases[-1] == "pattern":
+                    cases[-1] = "body"
+                elif c == end:
                     self.i += 1
+                    if cases:
+                        raise Unreadable
                     return found
+                elif cases and two in (";;", ";&"):
+                    cases[-1] = "pattern"
                 if not c:
                     raise Unreadable
                 self.i += 2 if two in ("&&", "||", "|&", ";;", ";&") else 1
-                cmd = Command([], c == "(")
+                before, cmd = cmd.words, Command([], c == "(")
                 if c == "\n":
                     self.bodies()
                 elif c == "(":
-                    found += self.nested()
+                    inside = self.nested()
+                    found += inside
+                    if before and not inside:  # name ()
+                        self.defined.append(before[-1].text)
             else:
                 cmd.words += self.word()
-                if end and cmd.words[-1].text == "case":  # the next `)` may be that of a pattern
+                if end:
+                    self.case(cmd.words, cases)
+
+    def case(self, words, cases):
+        """Follows `case` by the last word that was read, since a `)` behind a pattern ends nothing else."""
+        *before, word = words
+        first = RESERVED.issuperset([one.text for one in before]) and not word.spans
+        if word.text == "case":
+            if not first:  # perhaps no keyword
+                raise Unreadable
+            cases.append("in")
+        elif cases[-1:] == ["in"] and word.text == "in" and len(words) > 2:
+            cases[-1] = "pattern"
+        elif cases and word.text == "esac" and (first or cases[-1] == "pattern"):
+            cases.pop()
+
+    def word(self):
+        """Reads a word; in a list, since `{a,b}` makes several of it."""
+        word, out, start, known = Word(), [], self.i, len(self.holes)
+        self.pieces(BARE, word, out)
+        word.text, typed = "".join(out), self.s[start : self.i]
+        if not typed:
+            raise Unreadable
+        if word.spans and typed[1:-1] == word.text and typed[0] == typed[-1]:
+            word.inner = start + 1
+        if "{" in typed and ("," in typed or ".." in typed) and self.expands:
+            typed, at = "", start
+            for hole, end in sorted(self.holes[known:]):  # braces in a substitution were its own
+                if hole >= at:
+                    typed, at = typed + self.s[at:hole] + "$()", end
+            typed += self.s[at : self.i]
+            made = expanded(typed)
+            if made != [typed]:
+                words = [word for text in made if text for word in self.alone(text)] or [Word()]
+                words[0].subs = word.subs
+                return words
+        return [word]
+
+    def pieces(self, pattern, word, out):
+        """Reads the parts of a word, or of what stands between double quotes."""
+        match = rx(pattern).match(self.s, self.i)
+        while match:
+            kind, self.i = match.lastgroup, match.end()
+            text = match.group(kind)
+            if kind == "double":
+                word.spans.append((self.i, self.i))  # "" is quoted, too
+                self.pieces(QUOTED, word, out)
+                if not self.s.startswith('"', self.i):
                     raise Unreadable
+                self.i += 1
+            elif kind == "sub":
+                out.append(self.substitution(text, word))
+                if text != "${":
+                    self.holes.append((match.start(), self.i))
+            elif kind == "var":
+                word.literal = word.literal and text == "$"
+                out.append(parameter(text[1:], text))
+                if text == "$" and self.s.startswith(("[", "\\"), self.i):  # old arithmetic; `$\<newline>(`
+                    raise Unreadable
+            else:
+                if pattern is QUOTED or kind in ("single", "ansi"):
+                    word.spans.append(match.span(kind))
+                    if self.docs and "\n" in text:
+                        raise Unreadable
+                if kind == "ansi":
+                    text = unescaped(text).partition("\0")[0]
+                out.append("" if text == "\n" and kind == "escaped" else text)
+            match = rx(pattern).match(self.s, self.i)
+
+
+def base_name(text):
+    return text.rstrip("/").rpartition("/")[2]
+
+
+def is_assignment(text):
+    return "=" in text and text.partition("=")[0].partition("[")[0].rstrip("+").isidentifier()
+
+
+def interprets(name, known):
+    return name in known or name.rstrip("0123456789.-") in known
+
+
+def operands(words, i, count, valued=None):
+    """Where a wrapped command may start: past options and `count` operands.
+
+    A word after an option may be its value; it is one after those of `valued`, where these are known.
+    """
+    found, option, skip = [], False, False
+    for k in range(i, len(words)):
+        text = words[k].text
+        if text[:1] == "-":
+            option = "=" not in text and text != "--no-pager"
+            if valued:
+                skip = text in valued
+                option = False
+        elif skip:
+            skip = False
+        elif text[:1] != "+" and not is_assignment(text):
+            found.append(k)
+            if len(found) > MAX_PLACES:
+                raise Refused("the command has too many parts to be read")
+            if not option and not count:
+                break
+            count -= not option
+            option = False
+    return found
+
+
+def program_places(words):
+    """Where in a simple command a program may stand: first, behind a wrapper or `-exec`, at any shell's name."""
+    todo, seen, texts = [0], [], [word.text for word in words]
+    finds = EXECS if texts and base_name(texts[0]) in ("git", "fd", "fdfind") else EXECS[:4]
+    for k, text in enumerate(texts):
+        if base_name(text) in SHELLS and " " not in text:
+            todo.append(k)
+        elif text in finds or (text == "{" and not words[k].spans):
+            todo.append(k + 1)
+    while todo:
+        i = todo.pop()
+        while i < len(words) and ((texts[i] in RESERVED and not words[i].spans) or is_assignment(texts[i])):
+            i += 1
+        if i < len(words) and i not in seen:
+            seen.append(i)
+            if len(seen) > MAX_PLACES:
+                raise Refused("the command has too many parts to be read")
+            name = base_name(texts[i])
+            if name in WRAPPERS and not (name == "command" and texts[i + 1 : i + 2] in (["-v"], ["-V"])):
+                todo += operands(words, i + 1, WRAPPERS[name])
+            elif name in RUNNERS:
+                for k in range(i + 1, min(i + 12, len(words))):
+                    if texts[k] in SUBCOMMANDS:
+                        todo += operands(words, k + 1, int(name in CONTAINERS))
+    return sorted(seen)
+
+
+class Reading:
+    """A Bash command for the rules: `texts` to search (first as typed, less its data parts), `commands`, `targets`."""
+
+    def __init__(self, command):
+        if command.count("\r\n") == command.count("\n"):
+            command = command.replace("\r\n", "\n")
+        self.redefined = set()  # names that may run anything
+        for _ in range(2):
+            known = len(self.redefined)
+            self.sure, self.opened, self.scripted, self.executed, self.seen = True, 0, False, set(), set()
+            self.texts, self.simple_texts, self.spans, self.commands, self.targets, self.code = [], [], [], [], [], []
+            self.open(command, 0, False, 0)
+            if len(self.redefined) == known:
+                break
+        typed, at = "", 0
+        for start, end in sorted(self.spans):
+            typed += command[at : max(at, start)]
+            at = max(at, end)
+        self.texts = list(dict.fromkeys([typed + command[at:], *self.texts]))
+
+    def open(self, text, base, code, depth):
+        """Reads a text as a command line. `base`: where it stands in the command, if so; `code`: its output is run."""
+        if (text, base, code) in self.seen:
+            return
+        self.seen.add((text, base, code))
+        self.opened += len(text)
+        if self.opened > MAX_OPENED:
+            raise Refused("the command is too long to be read")
+        if depth:
+            self.code.append(text)
+        if not set("$`(<>{\\").isdisjoint(text):
+            part("expansions")
+        lexer = Lexer(text, depth)
+        try:
+            found = lexer.commands()
+            if lexer.docs:
+                raise Unreadable
+        except Unreadable:  # then also any place in any piece between separators, quotes taken away, may be a program
+            part("expansions")
+            self.sure, base, found = False, None, lexer.flat
+            for version in dict.fromkeys((text, unescaped(text))):
+                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]|%[sbq]").sub(" ", version))
+                for line in rx(r"[\n;&|()<>`]+").split(plain):
+                    words = list(map(Word, line.split()))
+                    for k in range(len(words)):
+                        found.append(Command(words[k : k + 30]))
+                words = list(map(Word, rx(r"[\n;&|()<>`]+").sub(" ", plain).split()))[:MAX_PLACES]
+                for k, word in enumerate(words):  # which words it gets is not known: each
+                    if word.text in ("xargs", "parallel"):
+                        found += [Command([*words[k : k + n], other]) for n in (2, 3) for other in words]
+        if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
+            raise Refused("the command is too long to be read")
+        self.redefined.update(lexer.defined)
+        for cmd in lexer.flat:
+            self.classify(cmd)
+        for cmd in lexer.flat:  # what is read into, or moved to the place of, a script
+            names = set(map(base_name, [word.text for word in cmd.words]))
+            moved = cmd.names and cmd.names[-1] in MOVERS and base_name(cmd.words[-1].text) in self.executed
+            if self.scripted and (cmd.pipe or cmd.inner or moved):
+                self.executed.update(names)
+        self.walk(found, base, code, depth)
+
+    def classify(self, cmd):
+        """Sets `places` and `names` of the programs that a command may start, and `runs`: it runs what it is given."""
+        cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
+        texts = [word.text for word in cmd.words]
+        bases = list(map(base_name, texts))
+        for k in cmd.places:
+            name, changed = bases[k], self.redefined.intersection((bases[k], texts[k], "$"))
+            cmd.names.append(name)
+            unknown = not cmd.words[k].literal or (len(name) > 2 and not set("*?[").isdisjoint(name))
+            cmd.runs = cmd.runs or interprets(name, INTERPRETERS) or changed or unknown
+        last = cmd.places[-1] if cmd.places else 0
+        if cmd.names and (cmd.names[-1] in WRAPPERS or (last and texts[last - 1][:1] == "-")):
+            cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
+        if not SINKS.intersection(cmd.names) and True in [interprets(name, LANGUAGES) for name in bases]:
+            cmd.runs = True
+        if RUNNERS.intersection(cmd.names) and SUBCOMMANDS.intersection(texts) and "git" not in cmd.names:
+            cmd.runs = True
+        self.executed.update(cmd.names)
+        if cmd.runs:
+            self.code.append(" ".join(texts))
+        tool = TEXT_TOOLS.intersection(cmd.names) and "-f" not in [text[:2] for text in texts]
+        if cmd.runs and not tool:
+            self.scripted = True
+            for word in cmd.words + cmd.targets:
+                self.executed.update(map(base_name, word.text.split()))
+        for name in cmd.names[:1]:
+            if name == "function":
+                self.redefined.update(bases[1:2])
+            elif name in ("alias", "hash", "enable"):
+                for word in cmd.words[1:]:
+                    self.redefined.add(word.text.partition("=")[0] if word.literal else "$")
+            elif name in MOVERS and True in [interprets(base, LANGUAGES) for base in bases]:
+                self.redefined.add(bases[-1])
+
+    def walk(self, cmds, base, code, depth):
+        """Takes in the commands of one level: what of them is data depends on where their output goes."""
+        runs = ends = False
+        for cmd in cmds:
+            runs = runs or cmd.runs
+            grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
+            ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
+        for before, cmd in zip([Command([]), *cmds], cmds):  # noqa: B905
+            if "xargs" in cmd.names or "parallel" in cmd.names:  # what comes in is more arguments
+                more = [word.text for word in cmd.here] + [doc[0] for doc in cmd.docs]
+                for source in [before] if before.pipe else []:
+                    more += [doc[0] for doc in source.docs]
+                    for k, name in zip(source.places, source.names):  # noqa: B905
+                        more += [word.text for word in source.words[k + 1 :]] if name in ("echo", "printf") else []
+                cmd.words = cmd.words + list(map(Word, " ".join(more).split()[:MAX_PLACES]))
+            writes = cmd.targets or cmd.docs or "tee" in cmd.names
+            out = code or (writes and part("expansions")["saved"](self, cmd)) or (runs and (cmd.pipe or ends))
+            sink = out or cmd.runs
+            for text, quoted, at, subs in cmd.docs:
+                if sink or not cmd.names:
+                    self.open(text, None, out, depth + 1)
+                elif quoted and base is not None:
+                    self.spans.append((base + at, base + at + len(text)))
+                for sub, _ in subs:
+                    self.walk(sub, None, sink, depth + 1)
+            for word in cmd.here if sink or not cmd.names else ():
+                self.open(word.text, None, out, depth + 1)
+            for word in cmd.words + cmd.targets + cmd.here:
+                for sub, here in word.subs:
+                    self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
+            self.targets += cmd.targets
+            self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
+
+    def data(self, cmd, base):
+        """The words that are data: the quoted text after `-m` and its like."""
+        found, before = set(), ""
+        for word in cmd.words[cmd.places[-1] :] if cmd.places else ():  # an option of the program, not of a wrapper
+            text = word.text
+            cluster = "git" in cmd.names and before[:1] == "-" and before[1:].isalpha() and before[-1] == "m"
+            attached = text[:2] == "-m" or text.partition("=")[0] in DATA_OPTIONS
+            if word.spans and (before in DATA_OPTIONS or cluster or attached):
+                found.add(word)
+                for start, end in word.spans if base is not None else ():
+                    self.spans.append((base + start, base + end))
+            before = text
+        return found
+
+    def simple(self, cmd, data, out, base, depth):
+        """Adds the texts of a simple command, from each place of a program, and opens what it runs as code."""
+        words = [word for word in cmd.words if word not in data] if data else cmd.words
+        self.commands.append(words)
+        for place in program_places(words) if data else cmd.places:
+            first, rest, shown = words[place].text, words[place + 1 :], []
+            name = base_name(first)
+            prints = out and name in ("echo", "printf") and part("expansions")
+            if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
+                self.open(first, None, out, depth + 1)
+            texts = [word.text for word in rest]
+            if prints or name == "eval":
+                self.open(" ".join(texts[texts[:1] == ["--"] :]), None, out, depth + 1)
+            if prints and name == "printf" and texts:
+                args = texts[1:]
+                filled = rx(r"%[-\d.]*[sbqdi]").sub(lambda _, args=args: args.pop(0) if args else "", texts[0])
+                self.open(unescaped(filled), None, out, depth + 1)
+            for k in range(1, len(texts) if name in SHELLS else 0):  # sh -c '"$@"' name git push
+                if "$" in texts[k] and rx("-[a-zA-Z]*c").match(texts[k - 1]):
+                    self.open(positional(texts[k], texts[k + 1 : k + 30] or [""]), None, out, depth + 1)
+            for word in rest:
+                text, spaced = word.text, len(word.text.split()) > 1
+                alike = name in ("bash", "sh", "dash") and (name == "bash" or "$'" not in text)
+                here = base is not None and alike and word.inner
+                takes = name in ("trap", "alias", "parallel") or (name in WRAPPERS and text[:1] == "-")
+                if prints or (takes and spaced) or name in SHELLS or name == "trap":
+                    self.open(text, base + word.inner if here else None, out, depth + 1)
+                    if prints:
+                        self.open(unescaped(text), None, out, depth + 1)
+                    if "=" in text and spaced:  # alias x='…', --command='…'
+                        self.open(text.partition("=")[2], None, out, depth + 1)
+                elif name == "git" and "!" in text:  # alias.x=!…
+                    self.open(text.partition("!")[2], None, out, depth + 1)
+                if not (here and spaced):  # else it is searched by what it opens
+                    shown.append(word)
+            tail = " ".join([word.text for word in shown])
+            self.simple_texts.append(name + " " + tail)
+            self.texts += [name + " " + tail, first + " " + tail]
+            self.past_options(name, shown)
+
+    def past_options(self, name, words):
+        """Adds the texts without the options before a subcommand, and between it and the next word."""
+        texts, starts = [word.text for word in words], [0]
+        if optional(texts, 0):
+            starts = operands(words, 0, 0, VALUED.get(name))
+            for k in starts:
+                self.texts.append(" ".join([name, *texts[k:]]))
+        for k in starts:
+            for i in operands(words, k + 1, 0) if optional(texts, k + 1) else ():
+                self.texts.append(" ".join([name, texts[k], *texts[i:]]))
+
+
+def optional(texts, i):
+    return i < len(texts) and (texts[i][:1] in ("-", "+") or is_assignment(texts[i]))
+'''
+
+
+PARTS["expansions"] = r'''
+class Rest(Lexer):
+    """What a lexer needs for expansions, redirections and groups."""
 
     def nested(self):
         """The commands up to the `)` of the parenthesis that was just read. No heredoc may reach into or out of it."""
@@ -580,6 +988,7 @@ class Lexer:
         inner = Lexer(text, self.depth + 1)
         found = inner.commands()
         self.flat += inner.flat
+        self.defined += inner.defined
         if inner.docs:
             raise Unreadable
         return found
@@ -618,54 +1027,26 @@ class Lexer:
             self.i = min(end.end() + 1, len(self.s))
         self.docs = []
 
-    def word(self):
-        """Reads a word; in a list, since `{a,b}` makes several of it."""
-        word, out, start = Word(), [], self.i
-        self.pieces(BARE, word, out)
-        word.text, typed = "".join(out), self.s[start : self.i]
-        if not typed:
+    def alone(self, text):
+        """The word of a text that braces made; nothing of it is data."""
+        inner = Lexer(text, self.depth + 1)
+        inner.expands = False
+        found = inner.word()
+        if inner.i < len(text):
             raise Unreadable
-        if word.spans and typed[1:-1] == word.text and typed[0] == typed[-1]:
-            word.inner = start + 1
-        if typed == word.text and typed[0] + typed[-1] == "{}" and "," in typed:
-            return list(map(Word, typed[1:-1].split(",")))
-        return [word]
-
-    def pieces(self, pattern, word, out):
-        """Reads the parts of a word, or of what stands between double quotes."""
-        match = rx(pattern).match(self.s, self.i)
-        while match:
-            kind, self.i = match.lastgroup, match.end()
-            text = match.group(kind)
-            if kind == "double":
-                word.spans.append((self.i, self.i))  # "" is quoted, too
-                self.pieces(QUOTED, word, out)
-                if not self.s.startswith('"', self.i):
-                    raise Unreadable
-                self.i += 1
-            elif kind == "sub":
-                out.append(self.substitution(text, word))
-            elif kind == "var":
-                word.literal = word.literal and text == "$"
-                out.append(parameter(text[1:], text))
-                if text == "$" and self.s.startswith(("[", "\\"), self.i):  # old arithmetic; `$\<newline>(`
-                    raise Unreadable
-            else:
-                if pattern is QUOTED or kind in ("single", "ansi"):
-                    word.spans.append(match.span(kind))
-                    if self.docs and "\n" in text:
-                        raise Unreadable
-                if kind == "ansi":
-                    text = unescaped(text).partition("\0")[0]
-                out.append("" if text == "\n" and kind == "escaped" else text)
-            match = rx(pattern).match(self.s, self.i)
+        self.flat += inner.flat
+        found[0].spans, found[0].inner = [], None
+        return found
 
     def substitution(self, opening, word):
         """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
         word.literal = False
         if opening in ("$(", "<("):
-            word.subs.append((self.nested(), True))
-            return "$()"
+            inside = self.nested()
+            for cmd in inside:
+                cmd.inner = True
+            word.subs.append((inside, True))
+            return "$()" if inside else ""
         if opening == "${":
             out, self.depth = [], self.depth + 1
             if self.depth > 4 * MAX_DEPTH:
@@ -679,8 +1060,15 @@ class Lexer:
         if not match or opening == ">(":  # that runs what is written
             raise Unreadable
         self.i = match.end()
-        word.subs.append((self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1))), False))
-        return "$()"
+        inside = self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1)))
+        for cmd in inside:
+            cmd.inner = True
+        word.subs.append((inside, False))
+        return "$()" if inside else ""
+
+
+for name in ("nested", "apart", "redirect", "bodies", "alone", "substitution"):
+    setattr(Lexer, name, vars(Rest)[name])
 
 
 def parameter(name, typed):
@@ -690,190 +1078,128 @@ def parameter(name, typed):
     return "" if name in ("@", "*") or (name.isdigit() and name != "0") else typed
 
 
+def braces(text):
+    """The texts that the first inner pair of braces makes of a word as typed, quotes and all; [text] without one."""
+    quoted, marks, i = "", [], 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\" and quoted != "'":
+            i += 1
+        elif quoted or c in "'\"":
+            quoted = "" if c == quoted else quoted or c
+        elif c == "{":
+            marks.append([i])
+        elif c == "," and marks:
+            marks[-1].append(i)
+        elif c == "}" and marks:
+            at = marks.pop()
+            if text[: at[0]].endswith("$"):
+                i += 1
+                continue
+            parts = [text[a + 1 : b] for a, b in zip(at, [*at[1:], i])]  # noqa: B905
+            span = rx(r"([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?\d+)?").fullmatch(parts[0])
+            if span and len(at) == 1:
+                low, high = sorted(map(ord, span.groups()))
+                parts = list(map(chr, range(low, high + 1)))
+            if len(at) > 1 or span:
+                return [text[: at[0]] + part + text[i + 1 :] for part in parts]
+        i += 1
+    return [text]
+
+
+def expanded(text):
+    """All that braces make of a word as typed."""
+    todo, done = [text], []
+    while todo:
+        text = todo.pop(0)
+        made = braces(text)
+        if made == [text]:
+            done.append(text)
+        else:
+            todo = made + todo
+        if len(todo) + len(done) > MAX_PLACES:
+            raise Refused("the command has too many parts to be read")
+    return done
+
+
 def unescaped(text):
     """A text with the escapes of `$'…'`, `echo -e` and `printf` replaced by what they stand for."""
 
     def one(match):
-        octal, *hexa, other = match.groups()
+        octal, hexa, other = match.group(1), match.group(2) or match.group(3) or match.group(4), match.group(5)
         if other:
             return ESCAPES.get(other, other)
-        return chr(int(octal, 8) % 256 if octal else int(hexa[0] or hexa[1], 16))
+        return chr(int(octal, 8) % 256 if octal else min(int(hexa, 16), 0x10FFFF))
 
-    return rx(r"\\(?:([0-7]{1,3})|x([\da-fA-F]{1,2})|u([\da-fA-F]{1,4})|(.))", DOTALL).sub(one, text)
-
-
-def base_name(text):
-    return text.rstrip("/").rpartition("/")[2]
+    digit = r"[\da-fA-F]"
+    return rx(r"\\(?:([0-7]{1,3})|x(%s{1,2})|u(%s{1,4})|U(%s{1,8})|(.))" % (digit, digit, digit), DOTALL).sub(one, text)
 
 
-def is_assignment(text):
-    return "=" in text and text.partition("=")[0].partition("[")[0].rstrip("+").isidentifier()
+def saved(reading, cmd):
+    """Whether what a command puts out, or gets from a heredoc, may be run later on: it goes to a file for it."""
+    strict, loose = [word.text for word in cmd.targets], []
+    for word in cmd.words if cmd.docs or "tee" in cmd.names else ():
+        if word.text[:3] == "of=" or ("tee" in cmd.names and word.text[:1] != "-"):
+            strict.append(word.text.partition("of=")[2] or word.text)
+        loose.append(word.text)
+    for name in strict if reading.scripted else ():
+        ending = base_name(name).lower().rpartition(".")[2]
+        if name not in cmd.names and name[:5] != "/dev/" and ending not in DOCUMENTS and not name.isdigit():
+            return True
+        if "$" in name and "coproc" in reading.executed:
+            return True
+    return bool((set(map(base_name, strict + loose)) - set(cmd.names)) & reading.executed)
 
 
-def operands(words, i, count):
-    """Where a wrapped command may start: past options and `count` operands. A word after an option may be its value."""
-    found, option = [], False
-    for k in range(i, len(words)):
-        text = words[k].text
-        if text[:1] == "-":
-            option = "=" not in text and text != "--no-pager"
-        elif not is_assignment(text):
-            found.append(k)
-            if len(found) > MAX_PLACES:
-                raise Refused("the command has too many parts to be read")
-            if not option and not count:
+def positional(text, given):
+    """The text of `sh -c` with its positional parameters, `$0` first."""
+
+    def one(match):
+        what = match.group(1)
+        return " ".join(given[1:] if what in "@*" else given[int(what) :][:1])
+
+    return rx(r'"?\$\{?([\d@*])\}?"?').sub(one, text)
+'''
+
+PARTS["variables"] = r'''
+SETTERS = {  # what may set or take away a variable that it names
+    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
+    "wait", "set", "setenv", "unsetenv",
+}  # fmt: skip
+NAMERS = {"export", "declare", "typeset", "readonly", "local", "env", "eval"}  # an assignment may be their argument
+CLEARERS = {  # what takes away all variables, with these options
+    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "su": "", "doas": "", "runuser": "", "pkexec": "",
+    "systemd-run": "", "setpriv": "--reset-env",
+}  # fmt: skip
+# what code of another language does to a variable
+CHANGES = r"(?:put|set|unset)env\W+%s\b|\b(?:pop|del|delete|update|setdefault)\b[^;\n]*\b%s\b|\benv\.%s\s*=(?!=)|"
+CHANGES += r"\b%s['\"\]}]+\s*\]?[=:](?!=)|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
+
+
+def clears(words, name):
+    """Whether `env` or `exec` starts its program without a variable: all taken away, that one, or by a text."""
+    texts, i, env = [word.text for word in words], 0, words[0].text == "env"
+    while i + 1 < len(texts):
+        i += 1
+        text, value = texts[i], texts[i].partition("=")[2]
+        if text[:1] != "-" and not is_assignment(text):
+            return not words[i].literal and env
+        if text == "-" or (env and text[:3] in ("--i", "--s")):
+            return True
+        if text[:3] in ("--u", "--c"):
+            i += not value
+            if text[:3] == "--u" and name in (value, texts[i] if i < len(texts) else ""):
+                return True
+            continue
+        for k, letter in enumerate(text[1:] if text[:1] == "-" and text[:2] != "--" else "", 2):
+            if letter in ("iS" if env else "c"):
+                return True
+            if letter in ("uC" if env else "a"):
+                i += not text[k:]
+                if letter == "u" and name in (text[k:], texts[i] if i < len(texts) else ""):
+                    return True
                 break
-            count -= not option
-            option = False
-    return found
-
-
-def program_places(words):
-    """Where in a simple command a program may stand: first, behind a wrapper or `-exec`, at any shell's name."""
-    todo, seen = [0], []
-    for k, word in enumerate(words):
-        if base_name(word.text) in SHELLS and " " not in word.text:
-            todo.append(k)
-        elif word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            todo.append(k + 1)
-    while todo:
-        i = todo.pop()
-        while i < len(words) and ((words[i].text in RESERVED and not words[i].spans) or is_assignment(words[i].text)):
-            i += 1
-        if i < len(words) and i not in seen:
-            seen.append(i)
-            if len(seen) > MAX_PLACES:
-                raise Refused("the command has too many parts to be read")
-            name = base_name(words[i].text)
-            if name in WRAPPERS:
-                todo += operands(words, i + 1, WRAPPERS[name])
-    return sorted(seen)
-
-
-class Reading:
-    """A Bash command for the rules: `texts` to search (first as typed, less its data parts), `commands`, `targets`."""
-
-    def __init__(self, command):
-        self.sure, self.opened, self.commands, self.targets, self.executed, self.seen = True, 0, [], [], set(), set()
-        self.texts, self.simple_texts, self.spans, typed, at = [], [], [], "", 0
-        redefines = rx(r"\(\s*\)|\b(?:function|alias|hash|enable)\b").search(command)  # a name may run anything then
-        self.open(command, 0, bool(redefines), 0)
-        for start, end in sorted(self.spans):
-            typed += command[at : max(at, start)]
-            at = max(at, end)
-        self.texts = list(dict.fromkeys([typed + command[at:], *self.texts]))
-
-    def open(self, text, base, code, depth):
-        """Reads a text as a command line. `base`: where it stands in the command, if so; `code`: its output is run."""
-        if (text, base, code) in self.seen:
-            return
-        self.seen.add((text, base, code))
-        self.opened += len(text)
-        if self.opened > MAX_OPENED:
-            raise Refused("the command is too long to be read")
-        lexer = Lexer(text, depth)
-        try:
-            found = lexer.commands()
-            if lexer.docs:
-                raise Unreadable
-        except Unreadable:  # then also any place in any piece between separators, quotes taken away, may be a program
-            self.sure, base, found = False, None, lexer.flat
-            for version in dict.fromkeys((text, unescaped(text))):
-                plain = rx(r"\\\n|['\"\\]").sub("", rx(r"\$\{?IFS\}?|\$'|[{},]").sub(" ", version))
-                for line in rx(r"[\n;&|()<>`]+").split(plain):
-                    words = list(map(Word, line.split()))
-                    for k in range(len(words)):
-                        found.append(Command(words[k : k + 30]))
-        if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
-            raise Refused("the command is too long to be read")
-        for cmd in lexer.flat:
-            cmd.places, cmd.names, cmd.runs = program_places(cmd.words), [], False
-            for k in cmd.places:
-                name = base_name(cmd.words[k].text)
-                cmd.names.append(name)
-                known = name in INTERPRETERS or name.rstrip("0123456789.") in INTERPRETERS
-                cmd.runs = cmd.runs or known or not cmd.words[k].literal
-            last = cmd.places[-1] if cmd.places else 0
-            if cmd.names and (cmd.names[-1] in WRAPPERS or (last and cmd.words[last - 1].text[:1] == "-")):
-                cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
-            self.executed.update(cmd.names)
-            for word in cmd.words + cmd.targets if cmd.runs else ():
-                self.executed.update(map(base_name, word.text.split()))
-        self.walk(found, base, code, depth)
-
-    def walk(self, cmds, base, code, depth):
-        """Takes in the commands of one level: what of them is data depends on where their output goes."""
-        runs = ends = False
-        for cmd in cmds:
-            runs = runs or cmd.runs
-            grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
-            ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
-        for cmd in cmds:
-            written = set()
-            for word in cmd.targets + cmd.words if "tee" in cmd.names else cmd.targets:
-                written.add(base_name(word.text))
-            saved = bool((written - set(cmd.names)) & self.executed)
-            out = code or saved or (runs and (cmd.pipe or ends))
-            sink = out or cmd.runs
-            for text, quoted, at, subs in cmd.docs:
-                if sink or not cmd.names:
-                    self.open(text, None, out, depth + 1)
-                elif quoted and base is not None:
-                    self.spans.append((base + at, base + at + len(text)))
-                for sub, _ in subs:
-                    self.walk(sub, None, sink, depth + 1)
-            for word in cmd.here if sink else ():
-                self.open(word.text, None, out, depth + 1)
-            for word in cmd.words + cmd.targets + cmd.here:
-                for sub, here in word.subs:
-                    self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
-            self.targets += cmd.targets
-            self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
-
-    def data(self, cmd, base):
-        """The words that are data: the quoted text after `-m` and its like."""
-        found, before = set(), ""
-        for word in cmd.words[cmd.places[-1] :] if cmd.places else ():  # an option of the program, not of a wrapper
-            text = word.text
-            cluster = "git" in cmd.names and before[:1] == "-" and before[1:].isalpha() and before[-1] == "m"
-            attached = text[:2] == "-m" or text.partition("=")[0] in DATA_OPTIONS
-            if word.spans and (before in DATA_OPTIONS or cluster or attached):
-                found.add(word)
-                for start, end in word.spans if base is not None else ():
-                    self.spans.append((base + start, base + end))
-            before = "" if word.spans else text
-        return found
-
-    def simple(self, cmd, data, out, base, depth):
-        """Adds the texts of a simple command, from each place of a program, and opens what it runs as code."""
-        words = [word for word in cmd.words if word not in data] if data else cmd.words
-        self.commands.append(words)
-        for place in program_places(words) if data else cmd.places:
-            first, rest, shown = words[place].text, words[place + 1 :], []
-            name = base_name(first)
-            prints = out and name in ("echo", "printf")
-            if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
-                self.open(first, None, out, depth + 1)
-            if prints or name == "eval":
-                self.open(" ".join([word.text for word in rest]), None, out, depth + 1)
-            for word in rest:
-                text, spaced = word.text, len(word.text.split()) > 1
-                here = base is not None and name == "bash" and word.inner
-                takes = name in ("trap", "alias", "parallel") or (name in WRAPPERS and text[:1] == "-")
-                if prints or (takes and spaced) or name in SHELLS or name == "trap":
-                    self.open(text, base + word.inner if here else None, out, depth + 1)
-                    if prints:
-                        self.open(unescaped(text), None, out, depth + 1)
-                    if "=" in text and spaced:  # alias x='…', --command='…'
-                        self.open(text.partition("=")[2], None, out, depth + 1)
-                if not (here and spaced):  # else it is searched by what it opens
-                    shown.append(word)
-            tail = " ".join([word.text for word in shown])
-            self.simple_texts.append(name + " " + tail)
-            self.texts += [name + " " + tail, first + " " + tail]
-            if rest and rest[0].text[:1] == "-":  # global options before a subcommand
-                for k in operands(shown, 0, 0):
-                    self.texts.append(" ".join([name, *[word.text for word in shown[k:]]]))
+    return False
 
 
 def assigned(name, reading):
@@ -883,16 +1209,23 @@ def assigned(name, reading):
         start = text.partition(" ")[0]
         if start in CLEARERS and rx(CLEARERS[start]).search(text):
             return None
-        if name not in text:
-            continue
-        takes = start == "env" and rx(r"(?:-u ?|--unset[= ])%s(?:\s|$)" % var).search(text)
-        if takes or ((start in SETTERS or text[:8] == "export -") and rx(r"(?<![\w${])%s(?![\w=])" % var).search(text)):
+        named = name in text and (start in SETTERS or text[:8] == "export -")
+        if named and rx(r"(?:(?<![\w${])|(?<=-v))%s(?![\w=])" % var).search(text):
             return None
-    typed = reading.texts[0]
-    if name in typed:  # os.environ["NAME"] = …, and anything where the reading is not sure
-        typed = rx(r"\$\{?\w+").sub("", typed)
-        if rx((r"%s['\"\]]+\s*[=:](?!=)" if reading.sure else "%s") % var).search(typed):
+    for text in reading.code if reading.sure else reading.texts[:1]:
+        text = rx(r"(?<!\w)\$\{?\w+").sub("", text) if name in text and "$ENV" not in text else text
+        if (name in text or "env" in text.lower()) and rx(CHANGES % ((var,) * 4) if reading.sure else var).search(text):
             return None
+    if name in reading.texts[0] and rx(r"\{%s\}[<>]" % var).search(reading.texts[0]):  # exec {NAME}> file
+        return None
+    for words in reading.commands:
+        start = words[0].text if words else ""
+        for k in range(len(words)):
+            if base_name(words[k].text) in ("env", "exec") and clears(words[k:], name):
+                return None
+            unknown = start in NAMERS and not words[k].literal and words[k].text.partition("=")
+            if unknown and unknown[1] and "$" in unknown[0]:
+                return None
     for words in reading.commands:
         for word in words:
             sets = r"(?<![\w$])%s(\+?=|\[|:=|\+\+|--)(.*)" % var
@@ -902,18 +1235,45 @@ def assigned(name, reading):
             if found:
                 values.append(found.group(2))
     return values
-
+'''
 
 # ---------------------------------------------------------------------------------------- what is protected
+
+
+TOUCHES = ("hooks", "tools.py", "settings", ".c", "*", "?", "[", "{", "$", "~", "`")  # what may lead to the policy
+FOLDER_CHANGES = set("rm mv rmdir unlink shred clean find xargs checkout restore".split())
 
 
 class Guard:
     """The policy's own files, within the agent's reach: not to be written, nor to be named in a Bash command."""
 
     def __init__(self, script, home, log, cwd):
-        self.cwd, self.names = cwd, (HANDLERS, os.path.basename(log))
+        self.script, self.home, self.log, self.cwd = script, home, log, cwd
+
+    def denies(self, tool, tool_input, read):
+        """What of the policy the call would reach, or None. Refused when its path cannot be read."""
+        if tool == "Bash":
+            reading = read()
+            text = " ".join(reading.texts).translate(dict.fromkeys(map(ord, "'\"\\")))
+            marks = (HANDLERS, os.path.basename(self.log), *TOUCHES)
+            words = set(text.split()) & FOLDER_CHANGES
+            if not words and True not in [mark in text for mark in marks]:
+                return None
+            return part("guard")["Shell"](self, reading).touched()
+        if tool in ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch"):
+            return part("guard")["Policy"](self).denies(tool, tool_input)
+        return None
+
+
+PARTS["guard"] = r'''
+class Policy:
+    """The files that are protected."""
+
+    def __init__(self, guard):
+        script, home, log, self.cwd = guard.script, guard.home, guard.log, guard.cwd
+        self.names = (HANDLERS, os.path.basename(log))
         self.own = list(map(os.path.realpath, (script, os.path.join(home, HANDLERS), log)))
-        for folder in dict.fromkeys(map(os.path.realpath, (home, cwd))):
+        for folder in dict.fromkeys(map(os.path.realpath, (home, self.cwd))):
             for name in (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
                 self.own.append(os.path.join(folder, name))
 
@@ -931,54 +1291,14 @@ class Guard:
                     return True
         return False
 
-    def named(self, token, folders):
-        """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
-        token = token[2:] if token[:1] == "-" else token  # -oFILE
-        name = os.path.basename(token)
-        if name in self.names or ("$" in token and token.endswith("hooks/tools.py")):
-            return True
-        known = name in ("tools.py", "hooks.json") or name.lower().startswith("settings")
-        for folder in folders:
-            path = os.path.normpath(os.path.join(folder, token))
-            for own in self.own if "*" in token or "?" in token else ():
-                if path.count("/") == own.count("/") and glob(path, own):
-                    return True
-            if known and self.hits(token, folder):
-                return True
-        return False
-
-    def in_bash(self, reading):
-        """The piece of a command that names a protected file, or a folder to be removed that holds one; or None."""
-        folders, removed = [self.cwd], []
-        for text in reading.simple_texts:
-            name, *rest = text.split() or [""]
-            rest = [part for part in rest if part[0] != "-"]
-            if name in ("cd", "pushd") and rest:
-                folders.append(os.path.join(self.cwd, rest[0]))
-            elif name in ("rm", "mv", "rmdir", "unlink", "shred"):
-                removed += rest
-        marks = dict.fromkeys(map(ord, "'\"=;|&()<>,:`\n\t\r"), " ")
-        text = " ".join([*reading.texts, *[word.text for word in reading.targets]])
-        for token in dict.fromkeys(text.translate(marks).split()):
-            if self.named(token, folders[:20]):
-                return token
-        for token in removed:
-            inside = os.path.realpath(os.path.join(folders[-1], token)).rstrip("/") + "/"
-            for own in self.own:
-                if own.startswith(inside) and os.path.exists(own):
-                    return token
-        return None
-
-    def denies(self, tool, tool_input, read):
-        """What of the policy the call would reach, or None. Refused when its path cannot be read."""
-        if tool == "Bash":
-            return self.in_bash(read())
+    def denies(self, tool, tool_input):
+        """The path that a tool would write to, if it leads to the policy."""
         paths = []
         if tool == "apply_patch":
             for line in tool_input["command"].splitlines():
                 if line.lstrip().startswith("***"):
                     paths.append(line.partition(":")[2].strip())
-        elif tool in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
+        else:
             paths = [tool_input[key] for key in ("file_path", "notebook_path") if key in tool_input]
         for path in paths or [""]:
             if not isinstance(path, str):
@@ -986,6 +1306,155 @@ class Guard:
             if path and self.hits(path, self.cwd):
                 return path
         return None
+
+
+class Shell:
+    """A Bash command that may lead to the policy, with the folders it works in and the variables it sets."""
+
+    def __init__(self, guard, reading):
+        self.guard, self.policy, self.reading, self.folders = guard, Policy(guard), reading, [guard.cwd]
+        self.real = [own for own in self.policy.own if os.path.exists(own)]
+        self.closed = set()  # folders of the policy alone
+        for own in self.policy.own:
+            if os.path.basename(os.path.dirname(own)) in ("hooks", ".claude", ".codex"):
+                self.closed.add(os.path.dirname(own))
+        home = os.environ.get("CLAUDE_PROJECT_DIR") or guard.home
+        self.known = {"PWD": guard.cwd, "CLAUDE_PROJECT_DIR": home, "HOME": os.path.expanduser("~")}
+        for words in reading.commands:
+            for word in words:
+                name, equals, value = word.text.partition("=")
+                if equals and name.isidentifier() and word.literal:
+                    self.known[name] = value
+
+    def shown(self, text):
+        """A word with the variables that are known in their place."""
+
+        def value(match):
+            return self.known.get(match.group(1), match.group())
+
+        text = rx(r"\$\{?([A-Za-z_]\w*)\}?").sub(value, text) if "$" in text else text
+        return self.guard.cwd + text[3:] if text[:3] == "$()" else text
+
+    def touched(self):
+        typed = rx(r"\|\|\s*(?:exit|return|true|:)\b").sub("", self.reading.texts[0])
+        plain = self.reading.sure and not rx(r"[(){|]|(?<![&>])&(?![&>])").search(typed)  # then `cd` holds for the rest
+        for words in self.reading.commands:
+            texts = [self.shown(word.text) for word in words]
+            for place in program_places(words):
+                name, rest = base_name(texts[place]), texts[place + 1 :]
+                args = [text for text in rest if text[:1] != "-"]
+                here = list(self.folders)
+                for option, value in zip(texts, [*texts[1:], ""]):  # noqa: B905
+                    if option in ("-C", "--chdir", "--directory"):
+                        here += [os.path.join(folder, value) for folder in self.folders]
+                if name in ("cd", "pushd"):
+                    to = args[0] if args else "~"
+                    found = self.closed_by(to, here)
+                    new = found or [os.path.join(folder, os.path.expanduser(to)) for folder in here]
+                    self.folders = (new if plain else self.folders + new)[-20:]
+                hit = self.changed(name, rest, args, here)
+                if hit:
+                    return hit
+                for token in texts[place:]:
+                    if self.named(token, here):
+                        return token
+        marks = dict.fromkeys(map(ord, "'\"=;|&()<>,:`\n\t\r"), " ")
+        text = " ".join([*self.reading.texts, *[word.text for word in self.reading.targets]])
+        more = [self.shown(word.text) for word in self.reading.targets]
+        for token in dict.fromkeys([*text.translate(marks).split(), *more]):
+            if self.named(self.shown(token), [*self.folders, self.guard.cwd]):
+                return token
+        return None
+
+    def named(self, token, folders):
+        """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
+        token = token[2:] if token[:1] == "-" else token.rpartition("=")[2]  # -oFILE, of=FILE
+        token = rx(r"\[[^]/]+\]").sub("?", token)
+        name = os.path.basename(token)
+        if name in self.policy.names or ("$" in token and token.endswith("hooks/tools.py")):
+            return True
+        wild = "*" in token or "?" in token
+        known = name in ("tools.py", "hooks.json") or name.lower().startswith("settings")
+        for folder in folders if wild or known else ():
+            path = os.path.normpath(os.path.join(folder, os.path.expanduser(token)))
+            whole = wild and (name.strip("*?") or alike(os.path.dirname(path), self.closed))
+            if whole and alike(path, self.policy.own):
+                return True
+            if known and self.policy.hits(token, folder):
+                return True
+        return False
+
+    def closed_by(self, text, folders):
+        """The folders of the policy alone that a word may be."""
+        found = []
+        for folder in folders:
+            path = os.path.join(folder, os.path.expanduser(rx(r"\[[^]/]+\]").sub("?", text)))
+            found += alike(os.path.normpath(path), self.closed) + alike(os.path.realpath(path), self.closed)
+        return found
+
+    def above(self, text, folders):
+        """Whether a word may be a protected file or a folder that holds one."""
+        text = os.path.expanduser(rx(r"\[[^]/]+\]").sub("?", text))
+        for folder in folders:
+            path = os.path.join(folder, text)
+            for full in (os.path.normpath(path), os.path.realpath(path)):
+                depth = full.rstrip("/").count("/") + 1
+                if alike(full.rstrip("/"), ["/".join(own.split("/")[:depth]) for own in self.real]):
+                    return True
+        return False
+
+    def changed(self, name, rest, args, here):
+        """The word of a command that changes the policy by the folder that holds it, or by the name it copies to."""
+        if name in ("rm", "mv", "rmdir", "unlink", "shred") or (
+            name in ("sed", "perl") and "-i" in [t[:2] for t in rest]
+        ):
+            for arg in args[: -1 if name == "mv" and "-t" not in rest else None]:
+                if self.above(arg, here):
+                    return arg
+        if name in ("cp", "mv", "ln", "install", "rsync", "scp"):
+            to, sources = args[-1:], args[:-1]
+            for i, text in enumerate(rest):
+                if text[:2] == "-t" or text[:10] == "--target-d":
+                    to = [
+                        text[2:]
+                        if text[2:] and text[1] == "t"
+                        else text.partition("=")[2] or "".join(rest[i + 1 : i + 2])
+                    ]
+                    sources = args
+            for folder in to:
+                for source in sources:
+                    at = os.path.join(folder, base_name(source))
+                    if self.named(at, here) or self.closed_by(at, here):
+                        return source
+                    if "*" in base_name(source) and self.closed_by(folder, here):
+                        return folder
+                if (name in ("ln", "mv", "rsync") or "-T" in rest) and self.closed_by(folder, here):
+                    return folder
+        git = name == "git" and {"rm", "mv", "checkout", "restore", "clean", "reset", "stash"}.intersection(rest)
+        spreads = name in ("tar", "unzip", "wget", "rsync", "cpio", "7z", "bsdtar", "truncate", "chmod", "chown")
+        finds = name == "find" and ("-delete" in rest or "-exec" in [text[:5] for text in rest])
+        for text in rest if git or spreads or finds else ():
+            for word in (text, text.partition("=")[2], text[2:] if text[:1] == "-" else ""):
+                if word and self.closed_by(word, here):
+                    return text
+        if git and "clean" in git and not {"-n", "--dry-run"}.intersection(rest):
+            for own in self.real:
+                if own.startswith(os.path.realpath(here[-1]) + "/"):
+                    return "git clean"
+        return None
+
+
+def alike(pattern, paths):
+    """Those of the paths that a path with `*` and `?` may be; a name with a dot only by a dot."""
+    found = []
+    for path in paths:
+        same = pattern == path
+        if not same and ("*" in pattern or "?" in pattern) and pattern.count("/") == path.count("/"):
+            pairs_of = list(zip(pattern.split("/"), path.split("/")))  # noqa: B905
+            same = False not in [glob(a, b) and (b[:1] != "." or a[:1] == ".") for a, b in pairs_of]
+        found += [path] * same
+    return found
+'''
 
 
 # -------------------------------------------------------------------------------------------------- answers
@@ -996,6 +1465,7 @@ def fold(text):
     return " ".join(text.split()).casefold()
 
 
+PARTS["answers"] = r'''
 class Question:
     """A question to answer; when it was asked before (`earlier`) it has the options that both have."""
 
@@ -1037,7 +1507,7 @@ class Question:
         picked = [self.option(part) or part.strip() for part in parts if part.strip()]
         if (len(picked) > 1 and not self.multi) or not (self.same or set(picked) <= set(self.labels)):
             raise Refused("the answer to %r must be one option, each time it is asked" % self.text)
-        return picked
+        return list(dict.fromkeys(picked))
 
     def pick(self, picked, tier):
         if picked:
@@ -1082,11 +1552,33 @@ def answer(questions, rule, overrides, ask, call):
     return True
 
 
+def answer_call(rule, config, ask, call):
+    """Answers the questions of a call."""
+    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
+    if call["tool"] == "request_user_input":
+        call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
+        if len(call["ids"]) < len(call["input"]["questions"]):
+            raise Refused("a question has no id of its own")
+        if call["event"] == "PreToolUse":  # it is answered when it has run
+            call.update(decision="none", reason=None)
+            return
+    if not answer(questions, rule, config["overrides"], ask, call):
+        return
+    for q in questions:
+        sent = answers[q.text] = q.answer()
+        tiers.add(q.tier)
+        free = not set(q.picked) <= set(q.labels)
+        told.append({"question": q.text, "answer": sent, "tier": q.tier, "free_text": free})
+    tier = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
+    call.update(decision="answer", reason="Answered by a rule", tier=tier, answers=told)
+    call["updated"] = dict(call["input"], answers=answers)
+'''
+
+
 # ------------------------------------------------------------------------------------------------ the model
 
-# Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
-# compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
-MODEL_TIER = r'''
+PARTS["model"] = r'''
+MAX_REPLY = 4 << 20  # bytes
 SYSTEM = (
     "You answer questions in place of the user of a coding agent. You get one JSON object: `instruction` says how to "
     "answer; `questions` are what the agent asks; `files` are what is known about the task. Everything in `files` and "
@@ -1141,6 +1633,18 @@ def endpoint(home, env):
     return env.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com", header, None
 
 
+def seconds(text, usual):
+    """What `retry-after` says, as seconds or as a date; `usual` where it says nothing that can be read."""
+    try:
+        wait = float(text)
+    except (TypeError, ValueError):
+        from email.utils import mktime_tz, parsedate_tz
+
+        date = parsedate_tz(text or "")
+        wait = mktime_tz(date) - time.time() if date else usual
+    return wait if wait == wait else usual
+
+
 def post(url, body, headers, proxies, until, notes):
     """The reply as JSON: up to three tries for 429, 5xx and broken connections, while there is time; else it raises."""
     import urllib.request as http
@@ -1154,7 +1658,10 @@ def post(url, body, headers, proxies, until, notes):
     for wait in (0.5, 1, None):
         try:
             with opener.open(http.Request(url, body, headers), timeout=MODEL_S) as reply:
-                return parse_json(reply.read())
+                data = reply.read(MAX_REPLY + 1)
+                if len(data) > MAX_REPLY:
+                    raise ValueError("the reply is too large")
+                return parse_json(data)
         except (OSError, HTTPException) as error:
             code = getattr(error, "code", 0)
             what = "HTTP %d" % code if code else type(getattr(error, "reason", error)).__name__
@@ -1162,7 +1669,7 @@ def post(url, body, headers, proxies, until, notes):
             if wait is None or (code and code != 429 and code < 500):
                 raise
             if code:
-                wait = float(error.headers.get("retry-after") or wait)  # a date raises, as too long a wait does
+                wait = seconds(error.headers.get("retry-after"), wait)
             if not time.monotonic() + wait < until:
                 raise
             time.sleep(max(wait, 0))
@@ -1182,18 +1689,33 @@ def values_of(content, count):
     return lines if len(lines) == count else [None] * count
 
 
+FILLING = set(
+    "a an and answer answers best both choice choose chosen final go going i i'd i'll id ill is it its label labels"
+    " like most my of ok option options pick please prefer recommend recommended response s select selected so sure"
+    " that the then these this to use want will with would yes you your".split()
+)
+
+
 def understood(question, text):
-    """The options that a text names: quotes, markdown, numbering, a dot do not matter, a "not" does."""
-    if question.option(text):
-        return [question.option(text)]
+    """The options that a text names, which else says nothing but that it chooses them, and perhaps why.
+
+    Quotes, markdown, numbering, a dot do not matter.
+    """
+    numbered = rx(r"\s*(?:\(?(?:\d{1,2}|[a-z])[.):]|[-*+\u2022])\s+(.*?)\s*", DOTALL).fullmatch(text)
+    for whole in (text, numbered.group(1) if numbered else ""):
+        if question.option(whole):
+            return [question.option(whole)]
     plain = rx(r"[*_`~]").sub
-    rest, found = plain("", fold(text)), []
+    rest, found = plain("", fold(numbered.group(1) if numbered else text)), []
     for label in sorted(question.labels, key=len, reverse=True):
         name = plain("", fold(label))
-        rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" ", rest) if name else (rest, 0)
+        rest, count = rx(r"(?<!\w)%s(?!\w)" % escaped(name)).subn(" \0 ", rest) if name else (rest, 0)
         found += [label] * bool(count)
-    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot)\b|n['\u2019]t\b"
-    return [] if rx(doubt).search(rest) else found
+    said, _, why = rx(r"\b(?:because|since|as)\b").sub("\n", rest, 1).partition("\n")
+    words = rx(r"[^\W\d]+(?:['\u2019][^\W\d]+)*").findall(said.replace("\u2019", "'"))
+    doubt = r"\b(?:not?|never|neither|nor|none|except|without|avoid|instead|cannot|but|than|refuse\w*|unless)\b"
+    doubt += r"|n['\u2019]?t\b"
+    return found if "\0" in said and "?" not in rest and FILLING.issuperset(words) and not rx(doubt).search(why) else []
 
 
 def picked_by(question, value):
@@ -1219,8 +1741,9 @@ def ask_model(home, env, model, rule, questions, until):
             headers.update({"content-type": "application/json", "anthropic-version": "2023-06-01"})
             body = request_of(home, model, rule, questions)
             reply = post(base.rstrip("/") + "/v1/messages", body, headers, proxies, until, notes)
+            usage = reply.get("usage")
             for key in ("input_tokens", "output_tokens"):
-                figures[key] = reply.get("usage", {}).get(key)
+                figures[key] = usage.get(key) if isinstance(usage, dict) else None
             values = values_of(reply["content"], len(questions))
             values = list(map(picked_by, questions, values))
     except Exception as error:  # the next tier answers; the text of the error is not shown, it may hold a key
@@ -1234,14 +1757,8 @@ def ask_model(home, env, model, rule, questions, until):
     return values, figures, notes
 '''
 
-
-def model_tier():
-    """ask_model() of the text above; its functions become those of this module."""
-    if "ask_model" not in globals():
-        exec(compile(MODEL_TIER, __file__, "exec"), globals())  # noqa: S102
-    return globals()["ask_model"]
-
-
+# Few calls put a question to it, and every call would pay 0.25 of starting Python to have it compiled. So this text is
+# compiled when one does; tests/interceptor/test_source.py holds it to the same rules as the rest.
 # --------------------------------------------------------------------------------------------- the decision
 
 
@@ -1263,13 +1780,14 @@ def decide(call, config, env, guard, ask):
     if not isinstance(tool_input, dict) or (tool in ("Bash", "apply_patch") and not isinstance(command, str)):
         raise Refused("the tool input, or the command in it, is not of the right type")
     asks = tool in QUESTION_TOOLS
+    late = call["event"] != "PreToolUse" and tool != "request_user_input"  # it has run
 
     def reading():
         if not readings:
-            readings.append(Reading(command))
+            readings.append(part("shell")["Reading"](command))
         return readings[0]
 
-    for index, rule in enumerate(config["handlers"] if asks or call["event"] == "PreToolUse" else ()):
+    for index, rule in enumerate(() if late else config["handlers"]):
         call["at"] = "%s: handlers[%d]: " % (HANDLERS, index)  # said when time runs out
         named, globbed = catches(rule, tool)
         if not named and not globbed:
@@ -1283,7 +1801,7 @@ def decide(call, config, env, guard, ask):
                 continue
         call.update(handler=index, match=rule["match"])
         if passes(rule, named or not asks, env, call, reading if tool == "Bash" else None):
-            answer_call(rule, config, ask, call) if asks else approve(rule, call)
+            part("answers")["answer_call"](rule, config, ask, call) if asks else approve(rule, call)
         break
     else:
         call.update(decision="none", reason=None)
@@ -1306,10 +1824,10 @@ def passes(rule, may, env, call, reading):
     reason = rule.get("reason") or "Not permitted here: " + " ".join(rule["match"].split())
     failed = None
     if "env_checks" in rule:
-        failed = failed_env_check(rule["env_checks"], env, reading and reading())
+        failed = part("env")["failed_env_check"](rule["env_checks"], env, reading and reading())
         reason += " (the value of %s)" % failed if failed else ""
     if "input_checks" in rule and not failed:
-        failed = failed_input_check(rule["input_checks"], call["input"])
+        failed = part("input")["failed_input_check"](rule["input_checks"], call["input"])
         if failed:
             call["notes"].append("input check failed: " + failed)
     checked = "env_checks" in rule or "input_checks" in rule or "rewrite" in rule or call["tool"] in QUESTION_TOOLS
@@ -1319,35 +1837,13 @@ def passes(rule, may, env, call, reading):
     return False
 
 
-def answer_call(rule, config, ask, call):
-    """Answers the questions of a call."""
-    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
-    if call["tool"] == "request_user_input":
-        call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
-        if len(call["ids"]) < len(call["input"]["questions"]):
-            raise Refused("a question has no id of its own")
-        if call["event"] == "PreToolUse":  # it is answered when it has run
-            call.update(decision="none", reason=None)
-            return
-    if not answer(questions, rule, config["overrides"], ask, call):
-        return
-    for q in questions:
-        sent = answers[q.text] = q.answer()
-        tiers.add(q.tier)
-        free = not set(q.picked) <= set(q.labels)
-        told.append({"question": q.text, "answer": sent, "tier": q.tier, "free_text": free})
-    tier = "guessed" if "guessed" in tiers else "model" if "model" in tiers else "override"
-    call.update(decision="answer", reason="Answered by a rule", tier=tier, answers=told)
-    call["updated"] = dict(call["input"], answers=answers)
-
-
 def approve(rule, call):
     """Rewrites or permits a call that passes, or has no opinion about it."""
     call.update(decision="none", reason=None)
     if "rewrite" in rule:
         if call["tool"] == "apply_patch" and list(rule["rewrite"]) != ["command"]:
             raise Refused("a field of another tool cannot be rewritten in a patch")
-        call["updated"] = rewritten(rule["rewrite"], call["input"])
+        call["updated"] = part("input")["rewritten"](rule["rewrite"], call["input"])
         call.update(decision="rewrite", reason="Changed by a rule")
     elif rule.get("on_pass") == "allow":
         call.update(decision="allow", reason="Permitted by a rule")
@@ -1414,7 +1910,7 @@ def judge(argv, home, call, start):
     guard = None if "--sealed" in options else Guard(os.path.abspath(__file__), home, call["log"], call["cwd"] or home)
 
     def ask(rule, questions):
-        ask_model, end = model_tier(), start + DEADLINE_S
+        ask_model, end = part("model")["ask_model"], start + DEADLINE_S
         until = min(end, time.monotonic() + MODEL_S)
         signal.setitimer(signal.ITIMER_REAL, max(0.1, until - time.monotonic()), 1)
         found = ask_model(home, os.environ, config["hook_model"], rule, questions, until)

@@ -56,19 +56,23 @@ import textwrap
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEALED_HOME = "/opt/harbor-pack"
 AGENT_LOGS = "/logs/agent"
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 JUDGE_SECONDS = 60
-MAX_FILES = 20_000
+MAX_FILES = 20_000  # files that the agent made where no output is declared; as many more that are declared
+MAX_ENTRIES = 1_000_000  # files and folders that are looked at
+MAX_LINKS = 1_000
+MAX_HASHED = 2 << 30  # bytes of starting files that are read to see whether they changed
 MAX_TEXT = 1 << 20  # bytes of one file, of standard output
 MAX_TEXTS = 32 << 20  # bytes of all files together
 MAX_RESULT = 50_000  # characters of one tool's result
 MAX_REASON = 2_000  # characters
 MAX_OUTPUT = 64 << 10  # bytes kept of what a judge prints
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
 NOT_WALKED = {".git", "__pycache__", "node_modules"}
 POLICY_FILES = re.compile(
     r"\.claude/settings[^/]*\.json|\.codex/hooks\.json"
@@ -87,9 +91,11 @@ class VerifierError(Exception):
 def json_lines(path: Optional[str], offset: int = 0) -> Tuple[List[Json], int]:
     """The objects of a file with one JSON object a line, and how many lines were none. No file: no objects."""
     found, bad = [], 0
-    if path is None or not os.path.isfile(path):
+    try:
+        opened = open_log(path)
+    except OSError:
         return [], 0
-    with open(path, "rb") as file:
+    with opened as file:
         file.seek(offset)
         for raw in file:
             line = raw.strip()
@@ -104,6 +110,15 @@ def json_lines(path: Optional[str], offset: int = 0) -> Tuple[List[Json], int]:
             else:
                 bad += 1
     return found, bad
+
+
+def open_log(path: Optional[str]) -> BinaryIO:
+    """A file that a run left, and nothing that was put in its place: no link is followed, no FIFO waited for."""
+    handle = os.open(path or "", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError("%s is no regular file" % path)
+    return open(handle, "rb")
 
 
 def block_text(content: Any) -> str:
@@ -402,42 +417,72 @@ def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
 class Workspace:
     """What lies in the agent's folder at the end, against what it started with. Nothing outside of it is read."""
 
-    def __init__(self, root: str, initial: Dict[str, str], mark: Optional[int]) -> None:
+    def __init__(
+        self, root: str, initial: Dict[str, str], mark: Optional[int], outputs: Iterable[str] = ()
+    ) -> None:  # fmt: skip
         self.root = os.path.realpath(root)
         self.initial = initial
         self.mark = mark
+        self.outputs = list(outputs)
         self.unread: Dict[str, str] = {}
-        self.left = MAX_TEXTS
+        self.left, self.hashable, self.links = MAX_TEXTS, MAX_HASHED, MAX_LINKS
         self.paths = dict(self.walk())
         self.modified = [path for path, info in self.paths.items() if self.is_modified(path, info)]
         self.deleted = sorted(p for p in initial if not os.path.lexists(os.path.join(self.root, p)))
 
     def walk(self) -> Iterator[Tuple[str, os.stat_result]]:
-        """Regular files and links to files, by path, in order; links to folders are not followed."""
-        count = 0
-        for folder, folders, names in os.walk(self.root, onerror=self.note_error):
-            folders.sort()
-            for name in list(folders):
-                place = self.relative(os.path.join(folder, name))
-                if name in NOT_WALKED or os.path.islink(os.path.join(folder, name)):
-                    folders.remove(name)
-                    self.unread[place + "/"] = "not looked into"
-            for name in sorted(names):
-                full = os.path.join(folder, name)
-                try:
-                    info = os.lstat(full)
-                except OSError:
-                    continue
-                if not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
-                    self.unread[self.relative(full)] = "not a regular file"
-                    continue
-                if POLICY_FILES.fullmatch(self.relative(full)):
-                    continue
-                count += 1
-                if count > MAX_FILES:
-                    self.unread["..."] = "more than %d files" % MAX_FILES
+        """Regular files and links to files, by path, in order; links to folders are not followed, depth is no limit.
+
+        Files in masses do not hide the others: starting files count in any case, declared outputs on their own.
+        """
+        rest, entries, folders = {False: MAX_FILES, True: MAX_FILES}, MAX_ENTRIES, [""]
+        while folders:
+            above = folders.pop()
+            below: List[str] = []
+            for place, info in self.listed(above):
+                entries -= 1
+                if not entries:
+                    self.unread["..."] = "more than %d files and folders" % MAX_ENTRIES
                     return
-                yield self.relative(full), info
+                if stat.S_ISDIR(info.st_mode) and os.path.basename(place) not in NOT_WALKED:
+                    below.append(place)
+                elif stat.S_ISDIR(info.st_mode) or (stat.S_ISLNK(info.st_mode) and self.leads_to_folder(place)):
+                    self.unread[place + "/"] = "not looked into"
+                elif not (stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)):
+                    self.unread[place] = "not a regular file"
+                elif not POLICY_FILES.fullmatch(place):
+                    if place not in self.initial:
+                        declared = self.is_declared(place)
+                        rest[declared] -= 1
+                        if rest[declared] < 0:
+                            self.unread["..."] = "more than %d files" % MAX_FILES
+                            continue
+                    yield place, info
+            folders += reversed(below)
+
+    def listed(self, folder: str) -> Iterator[Tuple[str, os.stat_result]]:
+        """What is in a folder, in order: the path from the workspace's root, and the status."""
+        try:
+            handle = open_own(os.path.join(self.root, folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            self.note_error(error)
+            return
+        try:
+            with os.scandir(handle) as entries:
+                inside = sorted(entries, key=lambda entry: entry.name)
+            for entry in inside:
+                with contextlib.suppress(OSError):
+                    yield os.path.join(folder, entry.name), entry.stat(follow_symlinks=False)
+        finally:
+            os.close(handle)
+
+    def leads_to_folder(self, link: str) -> bool:
+        """Does this link lead to a folder?"""
+        return os.path.isdir(os.path.join(self.root, link))
+
+    def is_declared(self, path: str) -> bool:
+        """Does the eval name this path as an output?"""
+        return any(under(path, output) for output in self.outputs)
 
     def note_error(self, error: OSError) -> None:
         """A folder that cannot be listed."""
@@ -453,9 +498,12 @@ class Workspace:
             return self.mark is None or info.st_ctime_ns > self.mark
         if stat.S_ISLNK(info.st_mode):
             return True
+        self.hashable -= info.st_size
+        if self.hashable < 0:  # a file without an end must not keep the verifier from its verdict
+            return self.mark is None or info.st_ctime_ns > self.mark
         digest = hashlib.sha256()
         try:
-            with open(os.path.join(self.root, path), "rb") as file:
+            with open(open_own(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
                 for chunk in iter(lambda: file.read(1 << 20), b""):
                     digest.update(chunk)
         except OSError:
@@ -464,13 +512,19 @@ class Workspace:
 
     def text(self, path: str) -> Optional[str]:
         """The text of a file; what is no text gets a placeholder, and ``unread`` says why."""
-        full = os.path.realpath(os.path.join(self.root, path))
-        if full != self.root and not full.startswith(self.root.rstrip("/") + "/"):
-            self.unread[path] = "a link that leaves the workspace"
-            return None
+        full = os.path.join(self.root, path)
+        if stat.S_ISLNK(self.paths[path].st_mode):
+            self.links -= 1
+            if self.links < 0:  # to see where one leads takes the longer the deeper it lies
+                self.unread[path] = "one of more than %d links" % MAX_LINKS
+                return None
+            full = os.path.realpath(full)
+            if full != self.root and not full.startswith(self.root.rstrip("/") + "/"):
+                self.unread[path] = "a link that leaves the workspace"
+                return None
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(full, flags), "rb") as file:
+            with open(open_own(full, flags), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     self.unread[path] = "not a regular file"
                     return None
@@ -494,6 +548,24 @@ class Workspace:
         """path -> text of those that may be read."""
         read = {path: self.text(path) for path in paths}
         return {path: text for path, text in read.items() if text is not None}
+
+
+def open_own(path: str, flags: int) -> int:
+    """Open a file or folder, also one that its owner, who is judging, had closed: root in a sandbox may do that anyway.
+
+    A folder stays open to its owner, a file gets its mode back.
+    """
+    try:
+        return os.open(path, flags)
+    except PermissionError:
+        info = os.lstat(path)
+        if info.st_uid != os.geteuid() or not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            raise
+        os.chmod(path, stat.S_IMODE(info.st_mode) | (0o700 if stat.S_ISDIR(info.st_mode) else 0o400))
+        handle = os.open(path, flags)
+        if stat.S_ISREG(info.st_mode):
+            os.fchmod(handle, stat.S_IMODE(info.st_mode))
+        return handle
 
 
 def under(path: str, output: str) -> bool:
@@ -541,10 +613,13 @@ def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
     run, log = Run(lines), by_call(log_lines)
     calls = join_log(run, log)
     facts = load_json(args.run, {}) or {} if args.run else oracle_run() if args.in_place else {}
-    space = Workspace(args.workspace, load_json(os.path.join(HERE, "initial.json"), {}), started(args.home))
     paths = [o["path"] for o in config.get("outputs") or [] if o.get("path")]
-    wanted = [p for p in space.paths if p in space.modified or any(under(p, o) for o in paths)]
-    texts = space.texts(wanted)
+    space = Workspace(args.workspace, load_json(os.path.join(HERE, "initial.json"), {}), started(args.home), paths)
+    changed = set(space.modified)
+    wanted = [p for p in space.paths if p in changed or space.is_declared(p)]
+    # what there is room for is read first of what was declared, then of the starting files
+    found = space.texts(sorted(wanted, key=lambda p: (not space.is_declared(p), p not in space.initial)))
+    texts = {path: found[path] for path in wanted if path in found}
     readable = {p: t for p, t in texts.items() if space.unread.get(p) != "binary"}
     modified = [p for p in space.modified if p in texts]
     outputs = {
@@ -573,6 +648,8 @@ def gather(config: Json, args: argparse.Namespace) -> Tuple[Json, Json]:
     notes = ["%d lines of the transcript are no JSON objects" % bad] if bad else []
     notes += ["%d lines of the interception log are no JSON objects" % bad_log] if bad_log else []
     forged = [ident for ident in log if ident not in {call["id"] for call in calls}] if run.events else []
+    if "..." in space.unread:
+        notes.append("judges did not see all of the workspace: %s" % space.unread["..."])
     if forged:
         notes.append("%d calls of the interception log are not in the transcript: %s" % (len(forged), forged[:5]))
     around = gone_around(run, log_lines, config.get("handlers") or [])
@@ -599,7 +676,7 @@ def bring_home(args: argparse.Namespace) -> int:
 
 def copy_file(source: str, target: str, offset: int = 0) -> int:
     """Copy a file from ``offset`` on over whatever is there; where it ended."""
-    with open(source, "rb") as given:
+    with open_log(source) as given:
         given.seek(offset)
         remove(target)
         with open(target, "xb") as out:
@@ -634,7 +711,7 @@ def started(home: str) -> Optional[int]:
 def head(path: Optional[str]) -> str:
     """The first part of a text file; nothing when there is none."""
     try:
-        with open(path or os.devnull, "rb") as file:
+        with open_log(path) as file:
             return file.read(MAX_TEXT).decode("utf-8", "replace")
     except OSError:
         return ""
@@ -668,7 +745,10 @@ class Tail(threading.Thread):
 
 
 def limited(argv: List[str], seconds: float, **options: Any) -> Tuple[Optional[int], Tail, Tail]:
-    """Run a program as a process group of its own; all of the group is ended with it. Exit code None: out of time."""
+    """Run a program; all that it started is ended with it. Exit code None: out of time.
+
+    It is a process group of its own; what has left the group would meet the next judge, or write over the reward.
+    """
     process = subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **options
     )  # fmt: skip
@@ -683,6 +763,8 @@ def limited(argv: List[str], seconds: float, **options: Any) -> Tuple[Optional[i
         except (ProcessLookupError, PermissionError):
             pass
         process.wait()
+        if ADOPTS:
+            end_below(time.monotonic() + 20)
     return code, out, err
 
 
@@ -699,14 +781,15 @@ def judge_env(user: Optional[pwd.struct_passwd] = None) -> Dict[str, str]:
 def in_child(judge: Json, data: Any, workspace: str, home: str) -> Json:
     """Run a judge's Python in a child: {"value", "reason"}, {"skipped"} or {"error"}, and {"output"}.
 
-    The answer comes through a pipe of its own, which neither what the judge prints nor what it starts can reach. In a
-    sealed sandbox the child is `worker`: a check may start what the agent left.
+    The answer comes through a pipe of its own, which neither what the judge prints nor what it starts can reach, and
+    begins with a word that was drawn for it: whatever else is written there is none. In a sealed sandbox the child is
+    `worker`: a check may start what the agent left.
     """
-    seconds = judge.get("timeout") or JUDGE_SECONDS
+    seconds, word = judge.get("timeout") or JUDGE_SECONDS, os.urandom(16).hex()
     read_end, write_end = os.pipe()
     data.seek(0)
     with tempfile.TemporaryFile() as request, open(read_end, "rb") as pipe:
-        request.write(json.dumps(judge).encode())
+        request.write(json.dumps([word, judge]).encode())
         request.seek(0)
         answer = Tail(pipe, 1 << 20)
         argv = [sys.executable or "python3", "-I", "-B", "-X", "utf8", os.path.abspath(__file__)]
@@ -718,24 +801,26 @@ def in_child(judge: Json, data: Any, workspace: str, home: str) -> Json:
             )  # fmt: skip
         finally:
             os.close(write_end)
-        line = answer.text().partition("\n")[0]
+        _, told, rest = answer.text().rpartition(word + " ")
+        line = rest.partition("\n")[0] if told else ""
     printed = (out.text() + err.text()).strip()
     if code is None:
         return {"error": "took longer than %s s" % seconds, "output": printed}
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = {"error": "its process ended (exit code %s) without an answer" % code}
     return dict(found, output=printed)
 
 
 def child(result: int, data: int, home: str) -> None:
-    """The child's side: judge, then write one line of JSON to the result pipe and be gone.
+    """The child's side: judge, then write the word and one line of JSON to the result pipe and be gone.
 
     It turns into `worker` without starting another program: so the kernel keeps what worker runs from its memory.
     """
     os.set_inheritable(result, False)
-    judge = json.loads(sys.stdin.buffer.read().decode())
+    word, judge = json.loads(sys.stdin.buffer.read().decode())
+    pid = os.getpid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with open(data, "rb") as file:
         outputs = json.loads(file.read().decode())
@@ -747,10 +832,12 @@ def child(result: int, data: int, home: str) -> None:
         answer = evaluate(judge, outputs)
     except BaseException as error:
         answer = {"error": fault(error, judge)}
+    if os.getpid() != pid:  # the judge has forked: only its own process answers
+        os._exit(0)
     with contextlib.suppress(Exception):  # the judge may have closed or replaced them
         sys.stdout.flush()
         sys.stderr.flush()
-    line = json.dumps(answer).encode() + b"\n"
+    line = ("\n%s %s\n" % (word, json.dumps(answer))).encode()
     while line:
         line = line[os.write(result, line) :]
     os._exit(0)
@@ -1067,21 +1154,70 @@ def compose(judges: List[Json], lines: List[Json], reward: Json) -> Tuple[Option
 def remove(path: str) -> bool:
     """Remove whatever is there: file, link or folder. Was there something?
 
-    A folder that is too deep or too odd to be removed is moved out of the way.
+    A folder that is too odd to be removed is moved out of the way.
     """
     try:
-        folder = stat.S_ISDIR(os.lstat(path).st_mode)
-        if not folder:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)
+            return True
     except FileNotFoundError:
         return False
-    if folder:
-        try:
-            shutil.rmtree(path)
-        except (OSError, RecursionError):
-            if os.path.lexists(path):
-                os.rename(path, os.path.join(tempfile.mkdtemp(prefix=".odd.", dir=os.path.dirname(path)), "folder"))
+    remove_tree(path)
+    if os.path.lexists(path):
+        os.rename(path, os.path.join(tempfile.mkdtemp(prefix=".odd.", dir=os.path.dirname(path)), "folder"))
     return True
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder, however deep it is, whatever its modes are, and following no link that is put into it meanwhile.
+
+    A folder in a folder is first moved to the top: no path grows long, and two open folders are enough. Nothing is
+    raised; what cannot be removed (another's, a mount) stays.
+    """
+    with contextlib.suppress(OSError):
+        top = open_folder(path)
+        try:
+            prefix, count, pending = ".%s-" % os.urandom(8).hex(), 0, [""]
+            while pending:
+                name = pending.pop()
+                folder = open_folder(name, top) if name else top
+                try:
+                    with os.scandir(folder) as entries:
+                        inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+                    for inner, is_folder in inside:
+                        with contextlib.suppress(OSError):
+                            if not is_folder:
+                                os.unlink(inner, dir_fd=folder)
+                                continue
+                            if name:
+                                os.close(open_folder(inner, folder))  # its owner must be able to write in it
+                                count += 1
+                                moved = prefix + str(count)
+                                os.rename(inner, moved, src_dir_fd=folder, dst_dir_fd=top)
+                                inner = moved
+                            pending.append(inner)
+                finally:
+                    if name:
+                        os.close(folder)
+                if name:
+                    with contextlib.suppress(OSError):
+                        os.rmdir(name, dir_fd=top)
+        finally:
+            os.close(top)
+        os.rmdir(path)
+
+
+def open_folder(name: str, above: Optional[int] = None) -> int:
+    """Open a folder, never a link to one, and give its owner all rights to it."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        folder = os.open(name, flags, dir_fd=above)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=above)
+        folder = os.open(name, flags, dir_fd=above)
+    with contextlib.suppress(OSError):
+        os.fchmod(folder, 0o700)
+    return folder
 
 
 def put(folder: str, name: str, value: Json) -> None:
@@ -1199,6 +1335,50 @@ def end_all_of(uid: int) -> None:
     os.waitpid(helper, 0)
 
 
+ADOPTS = False
+"""Whether every process below this one is a judge's, and is found wherever it went."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below this process (Linux), so that what leaves its session is found."""
+    global ADOPTS
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ADOPTS = ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def end_below(deadline: float) -> None:
+    """End every process below this one, however it has left its group; stopped first, so that none forks away."""
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        found = below()
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        if not found:
+            return
+        time.sleep(0.005)
+
+
+def below() -> List[int]:
+    """All live processes below this one; none where there is no /proc."""
+    children: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open("/proc/%d/stat" % int(name), "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+            if state not in (b"Z", b"X"):
+                children.setdefault(int(parent), []).append(int(name))
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return found[1:]
+
+
 def processes() -> Iterator[Tuple[int, List[int]]]:
     """(pid, real, effective and saved user) of every live process; one that waits to be reaped does no more harm."""
     for name in os.listdir("/proc"):
@@ -1216,10 +1396,30 @@ def processes() -> Iterator[Tuple[int, List[int]]]:
 # ---- the whole ----
 
 
+def whole_workspace(path: str, home: str) -> Optional[str]:
+    """An agent may remove its own folder, or put something else there: then it is judged on an empty one. The note."""
+    mark = started(home)
+    try:
+        info = os.lstat(path)
+        put_there = stat.S_ISLNK(info.st_mode) and mark is not None and info.st_ctime_ns > mark
+        if os.path.isdir(path) and not put_there:
+            return None
+        what = "a link" if stat.S_ISLNK(info.st_mode) else "no folder"
+    except (FileNotFoundError, NotADirectoryError):
+        what = "gone"
+    remove(path)
+    os.makedirs(path)
+    user = judge_user(home)
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid)
+    return "the workspace is %s: judged on an empty one" % what
+
+
 def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[Json]:
     """Fill the report; returns the content of reward.json, or None when there is no reward."""
-    if not os.path.isdir(args.workspace):
-        raise VerifierError("there is no workspace at %s" % args.workspace)
+    note = whole_workspace(args.workspace, args.home)
+    if note is not None:
+        report["notes"].append(note)
     outputs, facts = gather(config, args)
     report.update(facts, notes=report["notes"] + facts["notes"])
     judges = config.get("judges") or []
@@ -1227,6 +1427,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
         data.write(json.dumps(outputs).encode())
         data.flush()
         for judge in judges:
+            whole_workspace(args.workspace, args.home)  # what a judge starts may remove it, too
             report["judges"].append(ask(judge, outputs, data, args))
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)
@@ -1262,6 +1463,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     }  # fmt: skip
     reward = None
     try:
+        adopt_orphans()
         take_over(args.home, args.logs)
         os.makedirs(args.logs, exist_ok=True)
         for name in ("reward.json", "reward.txt", "judges.json"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from harbor_tasks.errors import AuthorError
+from harbor_tasks.evalspec import network_fault
 from harbor_tasks.resources import resource
 
 if TYPE_CHECKING:
@@ -109,6 +110,13 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
     raise AuthorError(f"agent {name!r} is not known; {hint}")
+
+
+def require_network(agent: str, manifest: BuildManifest, environment: str, *, scripted: bool) -> None:
+    """AuthorError when an agent could not reach its model; a script on this machine needs no network."""
+    fault = network_fault(manifest.sandbox, agent)
+    if fault and not (scripted and environment == "local"):
+        raise AuthorError(fault)
 
 
 class OwnProgram:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harbor_tasks.agents.base import Launch, Places
+from harbor_tasks.agents.base import Launch, Places, require_network
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.policy.matchers import named
 from harbor_tasks.resources import resource, script_module
@@ -81,10 +81,7 @@ class ClaudeCodeAgent:
         """A program whose hooks can do what the handlers need, a key, a network."""
         if self._manifest.runner.type != "claude-code":
             raise AuthorError(f"agent claude-code: the eval is written for {self._manifest.runner.type} (runner.type)")
-        if environment != "local" and self._manifest.sandbox.network == "none":
-            raise AuthorError(
-                "sandbox.network is none, but the agent claude-code needs its model; use sandbox.network: model"
-            )
+        require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = find_program(caller)
             self.version = version_of(self._command)

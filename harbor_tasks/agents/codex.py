@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harbor_tasks.agents.base import Launch, Places
+from harbor_tasks.agents.base import Launch, Places, require_network
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.policy.lint_codex import SEARCHES
 from harbor_tasks.policy.matchers import covered, named
@@ -67,10 +67,7 @@ class CodexAgent:
             raise AuthorError(f"agent codex: the eval is written for {self._manifest.runner.type} (runner.type)")
         if environment == "harbor":
             raise AuthorError("agent codex: --env harbor does not run it yet; use --env local or docker")
-        if environment == "docker" and self._manifest.sandbox.network == "none":
-            raise AuthorError(
-                "sandbox.network is none, but the agent codex needs its model; use sandbox.network: model"
-            )
+        require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = find_program(caller)
             self.version = version_of(self._command)

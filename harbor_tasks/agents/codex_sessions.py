@@ -20,7 +20,8 @@ _SCRIPTS = ("exec", "wait")
 
 def transcript_of(folder: Path) -> Iterator[Line]:
     """The lines of all sessions, the agent's own first."""
-    sessions = [_Session(path) for path in sorted(folder.rglob("rollout-*.jsonl"))]
+    files = [path for path in sorted(folder.rglob("rollout-*.jsonl")) if path.is_file() and not path.is_symlink()]
+    sessions = [_Session(path) for path in files if not folder.is_symlink()]
     starts = {agent: call for session in sessions for agent, call in session.started.items()}
     for session in sorted(sessions, key=lambda one: one.parent is not None):
         parent = None if session.parent is None else starts.get(session.id, starts.get(session.path, session.id))
@@ -159,7 +160,7 @@ def _json_lines(path: Path) -> Iterator[Line]:
         for raw in file:
             try:
                 data = json.loads(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(data, dict):
                 yield data

@@ -4,6 +4,7 @@ A job's folder (DESIGN.md, "Verifier, judges, reward, job")::
 
     jobs/<id>/job.json  trials/<opaque>/{trial.json, transcript.jsonl, interceptions.jsonl, verifier/, workspace/,
                         home/, agent.log, verifier.log}
+              tasks/    (the built tasks of a job on an eval)
 
 With steps, ``steps/<step>/`` in the trial's folder holds each step's transcript, run.json, logs and verifier/; what
 lies at the top is the whole transcript and the last step's verifier.
@@ -17,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harbor_tasks.agents.base import Agent
 from harbor_tasks.environments.scripted import ScriptedModel
-from harbor_tasks.errors import AuthorError
+from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
 ErrorKind = Literal["agent", "environment", "verifier", "timeout", "tampered"]
@@ -141,6 +142,7 @@ class Job(Record):
     created: str
     status: JobStatus
     sealed: bool = False
+    cases: tuple[str, ...] = Field(default=(), description="those that `--case` named when the job was new")
     expected: tuple[Expected, ...]
     not_enforced: tuple[str, ...] = Field(default=(), description="what the eval asks for and this environment lacks")
     errors: tuple[str, ...] = Field(default=(), description="faults of the job itself, as a failed after_all hook")
@@ -166,7 +168,6 @@ class RunOptions:
     cases: tuple[str, ...] = ()
     resume: Path | None = None
     """The folder of a job to go on with."""
-    dry_run: bool = False
     jobs_dir: Path = Path("jobs")
     host: str | None = None
     """The container engine's address; without it the engine is found as the `docker` command finds it."""
@@ -184,7 +185,7 @@ class RunOptions:
 class Event:
     """Something that the user may want to see while a job runs; the text is one line."""
 
-    kind: Literal["job", "warning", "planned", "ready", "started", "finished", "interrupted"]
+    kind: Literal["job", "warning", "ready", "started", "finished", "interrupted"]
     text: str
     trial: Trial | None = None
     done: int = 0
@@ -289,12 +290,30 @@ def trial_dir(job: Path, trial: str) -> Path:
     return job / "trials" / trial
 
 
+def new_folder(path: Path) -> None:
+    """Make a folder that was not there; MachineError when it cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+    except OSError as error:
+        raise MachineError(
+            f"{display_path(path.parent)}: no folder can be made there ({error.strerror}); name another place for jobs "
+            "with --jobs-dir"
+        ) from None
+
+
 def write_record(path: Path, record: Record) -> None:
     """Write a record as JSON beside its place and rename it into place: a reader sees the old or the new one."""
     text = json.dumps(record.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False)
     beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    beside.replace(path)
+    try:
+        beside.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+        beside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say where
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def read_job(folder: Path) -> Job:

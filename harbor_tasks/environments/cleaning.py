@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harbor_tasks.environments.base import is_running
-from harbor_tasks.environments.staging import forget_scratch
+from harbor_tasks.environments.plan import is_job_id
+from harbor_tasks.environments.sources import ROOM, TASKS
+from harbor_tasks.environments.staging import forget_scratch, remove_tree
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.engine import Engine
@@ -44,6 +46,8 @@ def clean(job: str | None = None, *, jobs_dir: Path = Path("jobs"), host: str | 
     for folder in sorted(jobs_dir.glob("*/trials")):
         if job in (None, folder.parent.name):
             _clean_folder(folder, report)
+    if job is None:
+        _clean_beginnings(jobs_dir, report)
     engine = _engine(host)
     if engine is None:
         report.left.append("no container engine here: only folders were looked for")
@@ -68,6 +72,18 @@ def _clean_folder(trials: Path, report: Cleaned) -> None:
             report.left.append(f"{note}: {error.strerror}")
             continue
         report.removed.append(f"folder {where}")
+
+
+def _clean_beginnings(jobs_dir: Path, report: Cleaned) -> None:
+    """What runs left that were killed before there was a job: tasks that were built for it."""
+    folders = [path.parent for path in sorted(jobs_dir.glob(f"*/{TASKS}")) if is_job_id(path.parent.name)]
+    rooms = sorted(jobs_dir.glob(f"{ROOM}*"))
+    if any(map(is_running, rooms)):  # which of the folders it has taken is not known yet
+        return
+    # only now: a run gives its room up when there is a job
+    for path in (*rooms, *(folder for folder in folders if not (folder / "job.json").exists())):
+        remove_tree(path)
+        report.removed.append(f"folder {path}")
 
 
 def _engine(host: str | None) -> Engine | None:

@@ -137,8 +137,8 @@ class Line:
     def pack(self, path: str, sink: Sink, *, limit: int) -> list[str]:
         """Pass on a folder as a tar archive of at most ``limit`` bytes of content; what was left out."""
         reply = self._ask({"do": "pack", "path": path, "limit": limit}, data=sink)
-        left_out: list[str] = reply["left_out"]
-        return left_out
+        left_out: list[str] = reply["left_out"]  # the first of them
+        return left_out + ["…"] * (reply["count"] - len(left_out))
 
     def _ask(
         self, request: dict[str, Any], payload: bytes | IO[bytes] = b"", size: int | None = None,

@@ -20,7 +20,7 @@ from harbor_tasks.environments.docker_line import File, Line
 from harbor_tasks.environments.docker_network import check_network, close_names
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
-from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config
+from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config, not_kept, record_not_kept
 from harbor_tasks.environments.trial import Part, run_record
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, resolve_value
 from harbor_tasks.resources import resource, script_module
@@ -180,7 +180,7 @@ class DockerSandbox:
         sessions = launch.sessions
         if sessions is not None and self._line.listing(str(sessions.parent), [sessions.name]):
             (part.folder / "sessions").mkdir(exist_ok=True)
-            self._warnings += self._unpack(str(sessions), part.folder / "sessions", LOG_BYTES)
+            self._warnings += record_not_kept(self._unpack(str(sessions), part.folder / "sessions", LOG_BYTES))
         with File(self.log, LOG_BYTES) as sink:
             self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
         return ended
@@ -212,10 +212,7 @@ class DockerSandbox:
         """Copy the workspace into the trial's folder."""
         target = self._plan.folder / "workspace"
         target.mkdir()
-        left_out = self._unpack(self._workspace, target, KEPT_BYTES)
-        if left_out:
-            more = " …" if len(left_out) > 5 else ""
-            self._warnings.append(f"not kept of the workspace: {', '.join(left_out[:5])}{more}")
+        self._warnings += not_kept(self._unpack(self._workspace, target, KEPT_BYTES))
 
     def _places(self, part: Part) -> Places:
         agent, root = self._plan.agent, Path(SANDBOX_HOME)

@@ -123,7 +123,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
             for line in file:
                 try:
                     data = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(data, dict):
                     yield data

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.environments.base import Stop, TrialPlan
+from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.harbor_command import Harbor, last_lines
 from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
+from harbor_tasks.environments.plan import task_digest
 from harbor_tasks.environments.staging import copy_tree, remove_tree
+from harbor_tasks.errors import display_path
 
 JOB = "job"
 """The name of Harbor's job, and of its folder."""
@@ -55,10 +57,15 @@ class HarborRun:
     _known: set[str] = field(default_factory=set)
 
     def write(self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
-        """Copy each trial's task to a place named after the trial: its name is all that the sandbox may show of it."""
+        """Copy each trial's task to a place named after the trial: its name is all that the sandbox may show of it.
+
+        SandboxError when the copy is not the task of job.json.
+        """
         tasks = self.folder / "tasks"
         for plan in plans:
             copy_tree(plan.task, tasks / plan.expected.trial)
+            if task_digest(tasks / plan.expected.trial) != plan.expected.digest:
+                raise SandboxError(f"{display_path(plan.task)} was changed since the job started")
         data = {**config, "jobs_dir": str(self.folder), "job_name": JOB}
         data["tasks"] = [{"path": str(tasks / plan.expected.trial)} for plan in plans]
         if compose is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import shlex
 import signal
 import threading
 import time
@@ -25,6 +26,7 @@ from harbor_tasks.environments.base import (
     TrialError,
     TrialPlan,
     job_lock,
+    new_folder,
     new_trial,
     now,
     read_trials,
@@ -32,8 +34,9 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import run_contained
-from harbor_tasks.environments.plan import JobPlan, plan_job
+from harbor_tasks.environments.plan import JobPlan, plan_job, task_digest
 from harbor_tasks.environments.scripted import Scripts
+from harbor_tasks.environments.sources import Building, job_tasks
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 from harbor_tasks.errors import InterruptedRun, MachineError, display_path
 from harbor_tasks.evalspec.schema import HookCommand
@@ -45,29 +48,30 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_job(
     source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None,
-    scripts: Scripts | None = None, agent: Agent | None = None,
+    building: Building = contextlib.nullcontext, scripts: Scripts | None = None, agent: Agent | None = None,
 ) -> Path:  # fmt: skip
-    """Run the job that ``options`` ask for on the built tasks in ``source``; returns the job's folder.
+    """Run the job that ``options`` ask for on the built tasks in ``source``, or on the eval that it is; its folder.
 
-    Everything that can be known beforehand is an AuthorError or MachineError before that folder exists. A fault of a
-    trial is in its trial.json. With ``dry_run`` nothing is written, and the folder does not exist. Ctrl-C, SIGTERM and
-    SIGHUP (when this is the main thread) end the running trials and raise InterruptedJob. ``scripts``: what a scripted
-    endpoint makes the agent program propose, in place of a model; ``agent``: who works, when it is none by name.
+    Everything that can be known beforehand is an AuthorError or MachineError before there is a job. A fault of a trial
+    is in its trial.json. Ctrl-C, SIGTERM and SIGHUP (when this is the main thread) end the running trials and raise
+    InterruptedJob. ``building`` is entered while an eval is built. ``scripts``: what a scripted endpoint makes the
+    agent program propose, in place of a model; ``agent``: who works, when it is none by name.
     """
     say = on_event or _silent
-    plan = plan_job(source, options, os.environ, scripts, agent)
-    _announce(plan, say)
-    if options.dry_run:
-        for wanted in plan.todo:
-            say(Event("planned", f"would run {_label(wanted, plan)}", total=len(plan.todo)))
+    with job_tasks(source, options, _warnings(say), building) as (tasks, own):
+        plan = plan_job(tasks, options, os.environ, own, scripts=scripts, agent=agent)
+        _announce(f"job {display_path(plan.folder)}", plan, say)
+        with _model(plan):
+            plan.environment.ready(lambda line: say(Event("ready", line)))
+            stop = Stop()
+            with _signals(stop):
+                if own is None and options.resume is None:
+                    new_folder(plan.folder)
+                with job_lock(plan.folder):
+                    write_record(plan.folder / "job.json", plan.job)
+                    (plan.folder / "trials").mkdir(exist_ok=True)
+                    _Runner(plan, _project(options), stop).run(say)
         return plan.folder
-    with _model(plan):
-        plan.environment.ready(lambda line: say(Event("ready", line)))
-        (plan.folder / "trials").mkdir(parents=True, exist_ok=True)
-        with job_lock(plan.folder):
-            write_record(plan.folder / "job.json", plan.job)
-            _Runner(plan, _project(options)).run(say)
-    return plan.folder
 
 
 @contextlib.contextmanager
@@ -81,13 +85,28 @@ def _model(plan: JobPlan) -> Iterator[None]:
         yield
 
 
-def _announce(plan: JobPlan, say: Callable[[Event], None]) -> None:
+def dry_run(
+    source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None,
+    building: Building = contextlib.nullcontext,
+) -> JobPlan:  # fmt: skip
+    """What `run_job` would run, said and checked as there; nothing is left of it, not the tasks of an eval either."""
+    say = on_event or _silent
+    with job_tasks(source, options, _warnings(say), building, dry=True) as (tasks, _):
+        plan = plan_job(tasks, options, os.environ)
+    _announce("a new job" if options.resume is None else f"job {display_path(plan.folder)}", plan, say)
+    return plan
+
+
+def _warnings(say: Callable[[Event], None]) -> Callable[[str], None]:
+    return lambda line: say(Event("warning", line))
+
+
+def _announce(job: str, plan: JobPlan, say: Callable[[Event], None]) -> None:
     kept = len(plan.job.expected) - len(plan.todo)
     trials = f"{len(plan.todo)} trial{'s' if len(plan.todo) != 1 else ''}" + (f", {kept} kept" if kept else "")
     unsealed = " (not sealed: the agent runs as you)" if plan.environment.name == "local" else " (not sealed)"
     place = plan.environment.name + ("" if plan.environment.sealed else unsealed)
-    text = f"job {display_path(plan.folder)}: {trials}, agent {plan.job.who}, {place}"
-    say(Event("job", text, total=len(plan.todo)))
+    say(Event("job", f"{job}: {trials}, agent {plan.job.who}, {place}", total=len(plan.todo)))
     if plan.job.not_enforced:
         count = len(plan.job.not_enforced)
         what = f"{count} rule{'s are' if count != 1 else ' is'} not enforced here"
@@ -107,9 +126,8 @@ class InterruptedJob(InterruptedRun):
 class _Runner:
     """The threads of a job and what they report."""
 
-    def __init__(self, plan: JobPlan, project: Path) -> None:
-        self.plan, self.project = plan, project
-        self.stop = Stop()
+    def __init__(self, plan: JobPlan, project: Path, stop: Stop) -> None:
+        self.plan, self.project, self.stop = plan, project, stop
         self.events: queue.Queue[Event] = queue.Queue()
         self.todo: queue.SimpleQueue[Expected] = queue.SimpleQueue()
         self.done = 0
@@ -125,7 +143,7 @@ class _Runner:
         threads = [threading.Thread(target=work, daemon=True) for work in works]
         fault: MachineError | None = None
         try:
-            with _signals(self.stop), self.plan.environment.opened(self.plan.job, self.plan.folder):
+            with self.plan.environment.opened(self.plan.job, self.plan.folder):
                 self._run(threads, say)
         except MachineError as error:  # the environment could not be opened, or not emptied
             fault = error
@@ -212,11 +230,11 @@ class _Runner:
             self._finished(wanted, trial)
 
     def _started(self, wanted: Expected) -> None:
-        self._report("started", f"started {_label(wanted, self.plan)}", None)
+        self._report("started", f"started {self.plan.label(wanted)}", None)
 
     def _finished(self, wanted: Expected, trial: Trial) -> None:
         self.done += 1  # only a number that is shown: two threads at once do no harm
-        text = f"{_label(wanted, self.plan)}: {_outcome(trial)}"
+        text = f"{self.plan.label(wanted)}: {_outcome(trial)}"
         self._report("interrupted" if trial.status == "interrupted" else "finished", text, trial)
 
     def _report(self, kind: Literal["started", "finished", "interrupted"], text: str, trial: Trial | None) -> None:
@@ -226,18 +244,33 @@ class _Runner:
         return new_trial(wanted, self.plan.agent.name, self.plan.environment.name, sealed=self.plan.job.sealed)
 
     def _prepared(self, wanted: Expected) -> TrialPlan | Trial:
-        """The trial's empty folder; a failed trial when the task lacks what the agent needs."""
+        """The trial's empty folder; a failed trial when the task was changed, or lacks what the agent needs."""
         folder = trial_dir(self.plan.folder, wanted.trial)
         if folder.exists():  # an earlier run of this job did not finish it
             forget_scratch(folder)
             remove_tree(folder)
         folder.mkdir()
         task = self.plan.source / wanted.task
+        changed = self._changed(wanted)
+        if changed is not None:
+            return _failed(self._blank(wanted), changed)
         steps, model = tuple(step.id for step in self.plan.manifest.steps), self.plan.model
         lack = self.plan.agent.lacks(task, steps) or (model.lacks(task, steps) if model is not None else None)
         if lack is not None:
             return _failed(self._blank(wanted), TrialError(kind="agent", message=lack))
         return TrialPlan(wanted, task, folder, self.plan.agent, model)
+
+    def _changed(self, wanted: Expected) -> TrialError | None:
+        """The task is to be the one that job.json names: a score would be recorded under another task's digest."""
+        task = self.plan.source / wanted.task
+        try:
+            if task_digest(task) == wanted.digest:
+                return None
+            what = "was changed" if task.exists() else "is gone"
+        except OSError as error:
+            what = f"cannot be read ({error.strerror})"
+        message = f"{display_path(task)} {what} since the job started; while a job runs, build elsewhere"
+        return TrialError(kind="environment", message=message)
 
     def _trial(self, wanted: Expected) -> Trial:
         folder = trial_dir(self.plan.folder, wanted.trial)
@@ -247,6 +280,9 @@ class _Runner:
                 trial = plan
             else:
                 trial = self.plan.environment.run(plan, self.stop)
+                changed = self._changed(wanted)  # the verifier is taken from there after the agent
+                if changed is not None and trial.status != "interrupted":
+                    trial = trial.model_copy(update={"status": "error", "error": changed, "reward": None})
                 if not self.stop.wanted:
                     trial = self._after_each(folder, trial)
         except Exception as error:  # noqa: BLE001 - one trial's fault must not end the others
@@ -311,11 +347,9 @@ class _Runner:
         trials = read_trials(self.plan.folder)
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
         where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
-        go_on = (
-            f"{display_path(self.plan.source)} {where}--agent {self.plan.agent.name} "
-            f"{'--scripted ' if self.plan.job.scripted else ''}"
-            f"--resume {display_path(self.plan.folder)}"
-        )
+        source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
+        scripted = "--scripted " if self.plan.job.scripted else ""
+        go_on = f"{source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
         text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
         raise InterruptedJob(self.plan.folder, text)
 
@@ -330,7 +364,9 @@ def _signals(stop: Stop) -> Iterator[None]:
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.ask()
 
-    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    # what the caller has ignored stays so: SIGHUP of a run that is to outlive its terminal (nohup)
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in wanted}
     try:
         yield
     finally:
@@ -344,10 +380,6 @@ def _silent(_event: Event) -> None:
 
 def _failed(blank: Trial, error: TrialError) -> Trial:
     return blank.model_copy(update={"status": "error", "error": error, "started": now(), "finished": now()})
-
-
-def _label(wanted: Expected, plan: JobPlan) -> str:
-    return f"{wanted.case_id}" + (f" (attempt {wanted.attempt})" if plan.job.attempts > 1 else "")
 
 
 def _outcome(trial: Trial) -> str:

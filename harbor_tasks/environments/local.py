@@ -17,20 +17,23 @@ from harbor_tasks.environments.base import InterruptedTrialError, Job, Stop, Tri
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
 from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
+    POLICY_FILES,
     Staged,
     collect,
-    copy_tree,
+    collect_sessions,
     open_for_agent,
+    reclaim,
     remove_tree,
     scratch_folder,
     stage,
     stage_solution,
     stage_tests,
 )
-from harbor_tasks.environments.trial import Part, Sandbox, TrialRun, run_record
+from harbor_tasks.environments.trial import Part, Sandbox, TamperedError, TrialRun, run_record
 from harbor_tasks.environments.variables import MODEL, require_variables, resolve_value
 from harbor_tasks.errors import MachineError
 from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.tasks.state import stamp_of
 
 NEEDED = {"bash": "package bash", "python3": "package python3"}
 
@@ -127,6 +130,7 @@ class LocalSandbox:
         self.staged, self.plan, self.manifest, self.caller = staged, plan, manifest, caller
         self.stop, self.warnings = stop, warnings
         self.log = staged.log
+        self._opened, self._policy = 0, ""
         steps = tuple(step.id for step in manifest.steps) or (None,)
         self.settings: Mapping[str | None, dict[str, Any]] = {step: _load_settings(staged, step) for step in steps}
 
@@ -140,10 +144,13 @@ class LocalSandbox:
     def open(self) -> None:
         """The mark that tells the agent's files from the others."""
         open_for_agent(self.staged)
+        self._opened = (self.staged.home / "started").stat().st_mtime_ns
+        self._policy = self._policy_stamp()
 
     def agent(self, part: Part, seconds: float) -> Ended:
         """The agent's program, then the end of all that bears the trial's mark."""
         staged, agent, step = self.staged, self.plan.agent, part.id
+        reclaim(staged)
         instruction = self.plan.task / ("instruction.md" if step is None else f"steps/{step}/instruction.md")
         places = Places(
             workspace=staged.workspace, home=staged.home, settings=staged.settings(step),
@@ -151,6 +158,7 @@ class LocalSandbox:
             solution=stage_solution(staged, step) if agent.needs_solution else staged.scratch / "solution",
             instruction=staged.scratch / "instruction.md", user=staged.scratch / "user",
         )  # fmt: skip
+        remove_tree(places.instruction)
         if instruction.is_file():
             shutil.copyfile(instruction, places.instruction)
         launch = agent.launch(places)
@@ -165,7 +173,7 @@ class LocalSandbox:
             stdout=part.folder / "stdout.txt", stderr=part.folder / "agent.log", timeout=seconds, stop=self.stop,
         )  # fmt: skip
         if launch.sessions is not None:
-            copy_tree(launch.sessions, part.folder / "sessions", lenient=self.warnings.append)
+            self.warnings += collect_sessions(launch.sessions, part.folder / "sessions")
             remove_tree(launch.sessions)  # a step has its own
         if end_marked(str(staged.scratch)):
             self.warnings.append("processes that had left the agent's tree were ended")
@@ -174,18 +182,36 @@ class LocalSandbox:
     def verify(self, part: Part, log: Path, seconds: float) -> Ended:
         """tests/test.sh, told by options where everything is."""
         staged, logs = self.staged, part.folder / "verifier"
+        if self._policy_stamp() != self._policy:
+            raise TamperedError("the policy in the trial's folder was changed while the agent worked")
+        reclaim(staged)
+        self._mark_again()
+        tests = stage_tests(staged, part.id)
         (part.folder / "run.json").write_bytes(run_record(part, str(part.folder / "stdout.txt")))
         argv = [
-            "sh", str(stage_tests(staged, part.id) / "test.sh"), "--workspace", str(staged.workspace),
+            "sh", str(tests / "test.sh"), "--workspace", str(staged.workspace),
             "--logs", str(logs), "--home", str(staged.home), "--transcript", str(part.transcript),
             "--interceptions", str(log), "--run", str(part.folder / "run.json"),
         ]  # fmt: skip
         shown = part.folder / "verifier.log"
         ended = run_contained(
-            argv, cwd=staged.workspace, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
+            argv, cwd=tests, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
             stop=self.stop,
         )  # fmt: skip
         return self._ended(ended)
+
+    def _policy_stamp(self) -> str:
+        """Of what decides on the agent's calls, within its reach: a change moves times that it cannot set back."""
+        names = [*POLICY_FILES, "settings.json", *(f"steps/{step}/settings.json" for step in self.settings if step)]
+        return stamp_of([("tree", str(self.staged.home / name)) for name in names])[0]
+
+    def _mark_again(self) -> None:
+        """The mark as it was made: it lies within the agent's reach."""
+        mark = self.staged.home / "started"
+        mark.parent.mkdir(exist_ok=True)
+        remove_tree(mark)
+        mark.write_bytes(b"")
+        os.utime(mark, ns=(self._opened, self._opened))
 
     def _verifier_env(self) -> dict[str, str]:
         """The agent's, with folders that the agent has not touched; Python is first the one that harbor-pack runs with.
@@ -195,7 +221,8 @@ class LocalSandbox:
         staged = self.staged
         fresh = {name: staged.scratch / f"verifier-{name.lower()}" for name in ("HOME", "TMPDIR")}
         for folder in fresh.values():
-            folder.mkdir(exist_ok=True)
+            remove_tree(folder)
+            folder.mkdir()
         path = f"{Path(sys.executable).parent}{os.pathsep}{staged.env.get('PATH', os.defpath)}"
         return {**staged.env, **{name: str(folder) for name, folder in fresh.items()}, "PATH": path}
 

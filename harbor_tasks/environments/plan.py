@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent
 from harbor_tasks.environments.base import (
@@ -52,14 +54,44 @@ class JobPlan:
     warnings: tuple[str, ...]
     parallel: int
 
+    def label(self, wanted: Expected) -> str:
+        """How a trial of the job is named in a line."""
+        return f"{wanted.case_id} (attempt {wanted.attempt})" if self.job.attempts > 1 else wanted.case_id
+
+    def as_json(self) -> dict[str, Any]:
+        """What would run, as plain data; ``kept`` trials have their result already."""
+        todo = {one.trial for one in self.todo}
+        trials = [
+            one.model_dump(include={"task", "name", "case_id", "attempt", "digest"}) | {"kept": one.trial not in todo}
+            for one in self.job.expected
+        ]
+        return {
+            "dry_run": True, "name": self.job.name, "agent": self.agent.name, "scripted": self.job.scripted,
+            "environment": self.environment.name, "sealed": self.job.sealed, "attempts": self.job.attempts,
+            "parallel": self.parallel, "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
+            "trials": trials,
+        }  # fmt: skip
+
+
+def where_and_who(
+    environment: str | None, agent: str | None, resume: Path | None, *, scripted: bool = False
+) -> tuple[str, str, bool]:  # fmt: skip
+    """Environment, agent and whether a script stands in for its model.
+
+    They are those that were named, else those of the job that is gone on with, else the defaults.
+    """
+    job = RunOptions() if resume is None else read_job(resume)
+    return environment or job.environment, agent or job.agent, scripted or job.scripted
+
 
 def plan_job(
-    source: Path, options: RunOptions, caller: Mapping[str, str], scripts: Scripts | None = None,
-    agent: Agent | None = None,
+    source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None, *,
+    scripts: Scripts | None = None, agent: Agent | None = None,
 ) -> JobPlan:  # fmt: skip
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 
-    ``scripts``: what a scripted endpoint proposes in place of a model, when it is not the recorded calls.
+    ``folder`` is the job's own, when it has one already: its name is the job's id. ``scripts``: what a scripted
+    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name.
     """
     source = source.resolve()
     manifest = read_manifest(source)
@@ -67,7 +99,16 @@ def plan_job(
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
     old = _old_job(options, agent, scripted=model is not None) if options.resume is not None else None
-    tasks, warnings = _tasks(source, manifest, options.cases, old)
+    tasks = _tasks(source, manifest, options.cases, old)
+    digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
+    warnings = [
+        f"case {task.case_id}: {task.directory} was changed after it was built"
+        for task in tasks
+        if digests[task.case_id] != task.digest
+    ]
+    if old is not None and options.resume is not None:
+        require_same_eval(old, manifest.name, options.resume)
+        warnings += _changes(old, digests)
     environment = _environment(options, source, manifest, caller, tasks, agent)
     agent.prepare(environment.name, caller, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
@@ -83,18 +124,19 @@ def plan_job(
         )
     environment.prepare()
     attempts = max(options.attempts, old.attempts if old is not None else 1)
-    job_id = old.id if old is not None else _job_id(manifest.name)
+    job_id = old.id if old is not None else folder.name if folder is not None else new_job_id(manifest.name)
     expected = tuple(
-        _expected(source, job_id, task, attempt, warnings) for task in tasks for attempt in range(1, attempts + 1)
+        _expected(job_id, task, attempt, digests[task.case_id]) for task in tasks for attempt in range(1, attempts + 1)
     )
-    folder = (options.resume if options.resume is not None else options.jobs_dir / job_id).absolute()
+    folder = (options.resume or folder or options.jobs_dir / job_id).absolute()
     kept = {trial.id for trial in read_trials(folder) if _keeps(trial, agent)} if old is not None else set()
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
         scripted=model is not None, attempts=attempts, status="running",
-        created=old.created if old is not None else now(),
-        sealed=environment.sealed, expected=expected, not_enforced=(*environment.not_enforced(), *unenforced),
+        created=old.created if old is not None else now(), sealed=environment.sealed,
+        cases=old.cases if old is not None else options.cases, expected=expected,
+        not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
     todo = tuple(
@@ -145,21 +187,28 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
     job = read_job(options.resume)
     for what, was, asked in (("agent", job.agent, agent.name), ("environment", job.environment, options.environment)):
         if was != asked:
+            option = "--env" if what == "environment" else f"--{what}"
             raise AuthorError(
-                f"{display_path(options.resume)}: ran with the {what} {was}, not {asked}; start a new job"
+                f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
+                f"{option} {was}, or start a new job"
             )
     if job.scripted != scripted:
-        how = "with --scripted" if job.scripted else "with a model"
-        raise AuthorError(f"{display_path(options.resume)}: ran {how}; go on in the same way, or start a new job")
-    if is_running(options.resume):
-        raise AuthorError(f"{display_path(options.resume)}: this job is running; wait for it, or end it")
+        how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
+        raise AuthorError(
+            f"{display_path(options.resume)}: this job ran {how} --scripted; go on with it {go_on}, or start a new job"
+        )
+    require_at_rest(options.resume)
     return job
 
 
-def _tasks(
-    source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: Job | None
-) -> tuple[list[TaskPart], list[str]]:
-    """The tasks of the job in the build's order, and warnings. ``cases`` and an old job's cases limit them."""
+def require_at_rest(folder: Path) -> None:
+    """AuthorError while the job in ``folder`` runs."""
+    if is_running(folder):
+        raise AuthorError(f"{display_path(folder)}: this job is running; wait for it, or end it")
+
+
+def _tasks(source: Path, manifest: BuildManifest, cases: tuple[str, ...], old: Job | None) -> list[TaskPart]:
+    """The tasks of the job in the build's order. ``cases`` and an old job's cases limit them."""
     by_case = {task.case_id: task for task in manifest.tasks}
     faults = []
     for case in cases:
@@ -178,14 +227,28 @@ def _tasks(
         faults.append(Problem("no tasks to run", Where(source), "build the eval with at least one case"))
     if faults:
         raise AuthorError(faults)
-    gone = sorted(case for case in wanted if case not in by_case)
-    return tasks, [f"case {case} of this job is no longer built: its trials are left out" for case in gone]
+    return tasks
 
 
-def _expected(source: Path, job: str, task: TaskPart, attempt: int, warnings: list[str]) -> Expected:
-    digest = task_digest(source / task.directory)
-    if digest != task.digest and attempt == 1:
-        warnings.append(f"case {task.case_id}: {task.directory} was changed after it was built")
+def require_same_eval(job: Job, name: str, folder: Path) -> None:
+    """AuthorError unless the job in ``folder`` is one of the eval ``name``: two evals have no common score."""
+    if job.name != name:
+        what = f"this job is one of the eval {job.name!r}, not of {name!r}"
+        raise AuthorError([Problem(what, Where(folder), "start a new job", code="other-tasks")])
+
+
+def _changes(job: Job, digests: Mapping[str, str]) -> list[str]:
+    """What became of the job's tasks (case → digest as it is now): other tasks have no results yet."""
+    found = {}
+    for one in job.expected:
+        if one.case_id not in digests:
+            found[one.case_id] = f"case {one.case_id} of this job is no longer built: its trials are left out"
+        elif one.digest != digests[one.case_id]:
+            found[one.case_id] = f"case {one.case_id} has changed since this job started: it is run again"
+    return list(found.values())
+
+
+def _expected(job: str, task: TaskPart, attempt: int, digest: str) -> Expected:
     # an opaque name: the agent may see it, and must not learn which case it works on
     trial = hashlib.sha256(f"{job}\0{task.name}\0{attempt}\0{digest}".encode()).hexdigest()[:12]
     return Expected(
@@ -198,5 +261,11 @@ def _keeps(trial: Trial, agent: Agent) -> bool:
     return trial.status in FINISHED and trial.agent == agent.name
 
 
-def _job_id(name: str) -> str:
-    return f"{slug(name) or 'job'}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+def new_job_id(name: str) -> str:
+    """An id for a job on the eval ``name`` that no other job has."""
+    return f"{slug(name) or 'job'}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def is_job_id(name: str) -> bool:
+    """Does it look like one that `new_job_id` made?"""
+    return re.fullmatch(r".+-\d{8}-\d{6}-[0-9a-f]{6}", name) is not None

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from harbor_tasks.agents.base import solution_dir
 from harbor_tasks.environments.base import SandboxError
 from harbor_tasks.environments.variables import MACHINE, fill_in, resolve_value
+from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest
 
 SANDBOX_HOME = "/opt/harbor-pack"
@@ -29,8 +30,13 @@ SANDBOX_HOME = "/opt/harbor-pack"
 HOOK_SCRIPT = '"$CLAUDE_PROJECT_DIR/hooks/tools.py"'
 """The text in a registered command that is replaced by the script's absolute path."""
 POLICY_FILES = ("hooks/tools.py", "tool_handlers.yaml", "input.yaml", "answers.yaml")
-KEPT_BYTES = 1 << 30
-"""More than this is not copied back from a workspace."""
+KEPT_BYTES, KEPT_FILES, KEPT_DEPTH = 1 << 30, 200_000, 99
+"""More than this is not copied back from a workspace; what is deeper only keeps programs here from removing it."""
+NAMED = 5
+"""Of what is not kept, named in a warning."""
+_KINDS = {
+    stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
 _PREFIX = "hp-"
 
 
@@ -75,12 +81,13 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
     forget_scratch(folder)
     scratch = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     note = folder / "scratch"
-    note.write_text(str(scratch), encoding="utf-8")
     try:
+        note.write_text(str(scratch), encoding="utf-8")
         yield scratch
     finally:
         remove_tree(scratch)
-        note.unlink(missing_ok=True)
+        if not scratch.exists():  # else the next run of the trial, or `clean`, tries again
+            note.unlink(missing_ok=True)
 
 
 def forget_scratch(folder: Path) -> None:
@@ -212,65 +219,125 @@ def _private(path: Path, data: Any) -> None:
         json.dump(data, file)
 
 
+def reclaim(staged: Staged) -> None:
+    """Before another program is given the scratch folder: its folders are folders, whatever the agent made of them.
+
+    The workspace itself is the verifier's matter: it judges what is there.
+    """
+    for name in ("", "user", "tmp"):
+        folder = staged.scratch / name
+        if folder.is_symlink() or not folder.is_dir():
+            remove_tree(folder)
+            folder.mkdir(mode=0o700)
+        else:
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
+
+
 def collect(staged: Staged) -> tuple[str, ...]:
-    """Copy the workspace into the trial's folder; warnings about what was not kept."""
+    """Copy the workspace into the trial's folder; warnings about what was not kept, and why."""
+    target = staged.folder / "workspace"
+    remove_tree(target)
+    if staged.workspace.is_symlink() or not staged.workspace.is_dir():
+        return ("nothing is kept of the workspace: the agent removed its folder, or put something else there",)
     left_out: list[str] = []
-    budget = [KEPT_BYTES]
+    budget, files = KEPT_BYTES, KEPT_FILES
 
     def keep(path: Path, info: os.stat_result) -> bool:
-        budget[0] -= info.st_size
-        if not stat.S_ISREG(info.st_mode) or budget[0] < 0:
-            left_out.append(str(path.relative_to(staged.workspace)))
-            return False
-        return True
+        nonlocal budget, files
+        why = None
+        if stat.S_ISDIR(info.st_mode):
+            if len(path.relative_to(staged.workspace).parts) > KEPT_DEPTH:
+                why = f"more than {KEPT_DEPTH} folders deep"
+        elif not stat.S_ISREG(info.st_mode):
+            why = _KINDS.get(stat.S_IFMT(info.st_mode), "no regular file")
+        elif info.st_size > budget:
+            why = f"{info.st_size} bytes; no more than {KEPT_BYTES} bytes of a workspace are kept"
+        elif not files:
+            why = f"no more than {KEPT_FILES} files of a workspace are kept"
+        else:
+            budget, files = budget - info.st_size, files - 1
+        if why is not None:
+            lenient(path, why)
+        return why is None
 
-    copy_tree(staged.workspace, staged.folder / "workspace", keep=keep, lenient=left_out.append)
+    def lenient(path: Path, why: str) -> None:
+        left_out.append(f"{path.relative_to(staged.workspace)} ({why})")
+
+    copy_tree(staged.workspace, target, keep=keep, lenient=lenient)
+    return not_kept(left_out)
+
+
+def collect_sessions(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy the program's own record into the trial's folder, whatever the agent made of it: files only; warnings."""
+    remove_tree(target)
+    left_out: list[Path] = []
+    budget = KEPT_BYTES
+
+    def keep(path: Path, info: os.stat_result) -> bool:
+        nonlocal budget
+        if stat.S_ISDIR(info.st_mode):
+            fits = len(path.relative_to(source).parts) <= KEPT_DEPTH
+        else:
+            fits = stat.S_ISREG(info.st_mode) and info.st_size <= budget
+            budget -= info.st_size if fits else 0
+        if not fits:
+            left_out.append(path)
+        return fits
+
+    copy_tree(source, target, keep=keep, lenient=lambda path, _: left_out.append(path))
+    return record_not_kept(left_out)
+
+
+def record_not_kept(left_out: Sequence[object]) -> tuple[str, ...]:
+    """The warning about what is not kept of a program's own record: a number, since the names are the agent's."""
+    return (f"not kept of the program's own record: {len(left_out)} files or folders",) if left_out else ()
+
+
+def not_kept(left_out: Sequence[str]) -> tuple[str, ...]:
+    """The warning about what is not kept of a workspace: the first by name, all by number; names are the agent's."""
     if not left_out:
         return ()
-    return (f"not kept of the workspace: {', '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}",)
+    plain = ("".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) for text in left_out[:NAMED])
+    more = f"; and {len(left_out) - NAMED} more" if len(left_out) > NAMED else ""
+    return (f"not kept of the workspace: {'; '.join(plain)}{more}",)
 
 
 def copy_tree(
     source: Path, target: Path, *, keep: Callable[[Path, os.stat_result], bool] | None = None,
-    lenient: Callable[[str], None] | None = None,
+    lenient: Callable[[Path, str], None] | None = None,
 ) -> None:  # fmt: skip
     """Copy a folder (or file) into ``target``: modes, dotfiles, empty folders and links as they are; no file is shared.
 
-    ``keep`` decides about each file that is no link; ``lenient`` is told what could not be read, instead of an OSError.
+    ``keep`` decides about each file and folder that is no link; ``lenient`` is told what could not be copied and why,
+    instead of an OSError.
     """
-    try:
-        info = source.lstat()
-        if stat.S_ISLNK(info.st_mode):
-            target.unlink(missing_ok=True)
-            target.symlink_to(source.readlink())
-        elif stat.S_ISDIR(info.st_mode):
-            target.mkdir(parents=True, exist_ok=True)
-            for entry in sorted(source.iterdir()):
-                copy_tree(entry, target / entry.name, keep=keep, lenient=lenient)
-        elif keep is None or keep(source, info):
-            if target.is_symlink():
-                target.unlink()
-            shutil.copy2(source, target, follow_symlinks=False)
-    except OSError as error:
-        if lenient is None:
-            raise
-        lenient(f"{source.name} ({error.strerror})")
+    pending = [(source, target)]
+    while pending:
+        given, place = pending.pop()
+        try:
+            info = given.lstat()
+            if stat.S_ISLNK(info.st_mode):
+                place.unlink(missing_ok=True)
+                place.symlink_to(given.readlink())
+            elif keep is not None and not keep(given, info):
+                continue
+            elif stat.S_ISDIR(info.st_mode):
+                place.mkdir(parents=True, exist_ok=True)
+                names = sorted(os.listdir(given), reverse=True)  # noqa: PTH208 - names, not paths
+                pending += [(given / name, place / name) for name in names]
+            else:
+                if place.is_symlink():
+                    place.unlink()
+                shutil.copy2(given, place, follow_symlinks=False)
+        except OSError as error:
+            if lenient is None:
+                raise
+            lenient(given, error.strerror or str(error))
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder whatever the agent did to its modes; a link is removed, not followed."""
+    """Remove a folder whatever the agent did to it: its modes, its depth. A link is removed, not followed."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
-        return
-
-    def again(function: Callable[..., Any], name: str, _error: Any) -> None:
-        with contextlib.suppress(OSError):
-            Path(name).parent.chmod(0o700)
-            if not Path(name).is_symlink():
-                Path(name).chmod(0o700)
-            if Path(name).is_dir() and not Path(name).is_symlink():
-                shutil.rmtree(name, ignore_errors=True)
-            else:
-                function(name)
-
-    shutil.rmtree(path, onerror=again)
+    else:
+        script_module("verify").remove_tree(str(path))

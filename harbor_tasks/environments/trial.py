@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -19,6 +20,7 @@ from typing import Any, Protocol
 from harbor_tasks import __version__
 from harbor_tasks.environments.base import (
     Calls,
+    ErrorKind,
     InterruptedTrialError,
     JudgeResult,
     SandboxError,
@@ -40,6 +42,7 @@ from harbor_tasks.environments.evidence import (
     keep_transcript,
     version_in,
 )
+from harbor_tasks.environments.scripted import REQUESTS
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.verdict import Verdict, read_verdict
 from harbor_tasks.tasks.manifest import BuildManifest, StepPart
@@ -80,6 +83,10 @@ class Part:
             judges=self.verdict.judges, error=error, exit_code=self.ended.exit_code if self.ended else None,
             duration_s=_seconds(self.ended.seconds if self.ended else None),
         )  # fmt: skip
+
+
+class TamperedError(SandboxError):
+    """What decides or judges was changed while the agent worked: the trial is void."""
 
 
 class Sandbox(Protocol):
@@ -136,7 +143,8 @@ class TrialRun:
         except InterruptedTrialError:
             interrupted = True
         except (SandboxError, OSError, ValueError) as error:
-            self.error = TrialError(kind="environment", message=str(error))
+            kind: ErrorKind = "tampered" if isinstance(error, TamperedError) else "environment"
+            self.error = self.error or TrialError(kind=kind, message=str(error))
         trial = self._trial(interrupted)
         write_record(self.plan.folder / "trial.json", trial)
         return trial
@@ -156,6 +164,9 @@ class TrialRun:
         part.folder.mkdir(parents=True, exist_ok=True)
         seen = sandbox.log.stat().st_size if sandbox.log.exists() else 0
         part.ended = sandbox.agent(part, self._seconds(part, "agent") or AGENT_SECONDS)
+        names = ("stdout.txt", "agent.log", part.transcript.name, REQUESTS)
+        for path in (*(part.folder / name for name in names), sandbox.log):
+            _only_a_file(path)
         if self.plan.model is not None:
             self.plan.model.keep(self.plan.expected.trial, part.id, part.folder)
         if self.plan.agent.transcript_from == "output":
@@ -261,6 +272,13 @@ def run_record(part: Part, stdout: str) -> bytes:
         "stdout_file": stdout,
     }  # fmt: skip
     return json.dumps(run).encode()
+
+
+def _only_a_file(path: Path) -> None:
+    """Where an agent could put something else in a log's place: nothing is followed, or waited for without end."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            remove_tree(path)
 
 
 def _append(source: Path, target: Path, offset: int = 0) -> None:

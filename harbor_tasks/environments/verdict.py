@@ -41,7 +41,7 @@ def read_verdict(folder: Path, log: Path, ended: Ended) -> Verdict:
         data = json.loads((folder / "judges.json").read_bytes())
         judges = tuple(JudgeResult.model_validate(judge) for judge in data["judges"])
         calls = Calls.model_validate(data.get("calls") or {})
-    except (OSError, ValueError, LookupError, TypeError, ValidationError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
         why = f"no judges.json that can be read ({type(error).__name__}), exit code {ended.exit_code}{_tail(log)}"
         return Verdict(error=TrialError(kind="verifier", message=why))
     reward = _reward(folder / "reward.json")
@@ -66,7 +66,7 @@ def _fault(data: dict[str, Any], judges: tuple[JudgeResult, ...], unjudged: tupl
 def _reward(path: Path) -> float | None:
     try:
         value = json.loads(path.read_bytes())["reward"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) else None

@@ -8,6 +8,7 @@ from harbor_tasks.evalspec.reader import Document, load_yaml, parse_yaml
 from harbor_tasks.evalspec.rules import network_fault
 from harbor_tasks.evalspec.scan import warn_of_secrets
 from harbor_tasks.evalspec.schema import EvalSpec
+from harbor_tasks.evalspec.validate import dotted
 
 __all__ = [
     "Case",
@@ -16,6 +17,7 @@ __all__ = [
     "EnvRef",
     "Eval",
     "EvalSpec",
+    "dotted",
     "env_references",
     "inputs_of",
     "list_cases",

@@ -12,7 +12,7 @@ from typing import Any
 from harbor_tasks.errors import Problems, display_path
 from harbor_tasks.evalspec import keys
 from harbor_tasks.evalspec.casefiles import JUNK, CaseFile, CaseFolder, bad_name
-from harbor_tasks.evalspec.fields import shown
+from harbor_tasks.evalspec.fields import folded, shown
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.evalspec.reader import Document, load_yaml
 
@@ -29,6 +29,7 @@ _OWN = frozenset({*INPUT_NAMES, ANSWERS, ANNOTATIONS, REPLAY, "files", "solution
 _NOT_FOR_THE_AGENT = (ANSWERS, ANNOTATIONS, REPLAY, "solution")
 _SIGNS_OF_A_CASE = frozenset({*_OWN, "answers.yml", "annotations.yml", "inputs.yaml", "Input.yaml"})
 _MISNAMED = {f"{name}.{end}": f"{name}.yaml" for name in ("answers", "annotations", "replay") for end in _OTHER_ENDS}
+_HANDLERS = ("tool_handlers.yaml", "tool_handlers.yml", "tool_handlers.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,19 @@ def read_case(ev: Eval, directory: Path, problems: Problems) -> Case | None:
         if name in _MISNAMED:
             hint = f"rename it to {_MISNAMED[name]}"
             problems.warn("is not read", directory / name, case=directory.name, hint=hint, code="file-name")
+        elif name in _HANDLERS:
+            says = "is not read: handlers belong to the eval, not to a case"
+            hint = "put its rules into tool_handlers.yaml beside eval.yaml, or rename it if it is a reference"
+            report = problems.error if ev.handlers_file is None else problems.warn
+            report(says, directory / name, case=directory.name, hint=hint, code="handlers-place")
     input_file = _input_file(names, folder)
     document = None if input_file is None else _data(input_file, folder)
     answers = directory / ANSWERS if ANSWERS in names else None
     annotations = directory / ANNOTATIONS if ANNOTATIONS in names else None
-    overrides = {} if answers is None else _overrides(answers, folder)
+    replies = None if answers is None else _data(answers, folder, texts=True)
     notes = None if annotations is None else _data(annotations, folder)
     files, given = _workspace(ev, folder, names)
-    solution = folder.collect(f"{directory}/solution", "") if "solution" in names else []
+    solution = _folder(folder, "solution", "it holds solve.sh") if "solution" in names else []
     _warn_of_crlf([*files, *solution], folder)
     if input_file is None or document is None:
         return None
@@ -137,13 +143,13 @@ def read_case(ev: Eval, directory: Path, problems: Problems) -> Case | None:
         directory=directory,
         input=document.data,
         input_file=input_file,
-        answers_file=answers,
-        overrides=overrides,
-        annotations_file=annotations,
+        answers_file=None if replies is None else answers,
+        overrides={} if replies is None else _overrides(replies, folder),
+        annotations_file=None if notes is None else annotations,
         annotations=None if notes is None else notes.data,
         files=files,
         solution=tuple(solution),
-        replay_file=directory / REPLAY if REPLAY in names and folder.collect(f"{directory}/{REPLAY}", REPLAY) else None,
+        replay_file=directory / REPLAY if REPLAY in names and _is_file(directory / REPLAY, folder) else None,
         references=_references(folder, names, given),
     )
 
@@ -185,23 +191,40 @@ def _input_file(names: list[str], folder: CaseFolder) -> Path | None:
 
 def _data(file: Path, folder: CaseFolder, *, texts: bool = False) -> Document | None:
     """The content of a data file of the case, which may be a link within the case only."""
-    if not folder.collect(str(file), file.name):
+    if not _is_file(file, folder):
         return None
     return load_yaml(file, folder.problems, texts=texts, case=folder.case)
 
 
-def _overrides(file: Path, folder: CaseFolder) -> dict[str, str | list[str]]:
+def _is_file(file: Path, folder: CaseFolder) -> bool:
+    """Whether a file of the case may be opened: a regular one, here or where a link within the case leads."""
+    if os.path.isdir(file):  # noqa: PTH112 - one call
+        folder.error(str(file), "must be a file", code="special-file")
+        return False
+    return bool(folder.collect(str(file), file.name))
+
+
+def _folder(folder: CaseFolder, name: str, holds: str, hidden: Sequence[str] = ()) -> list[CaseFile]:
+    """The files below a folder of the case that has a meaning of its own."""
+    path = f"{folder.directory}/{name}"
+    if os.path.isdir(path):  # noqa: PTH112 - one call
+        return folder.collect(path, "", hidden=hidden)
+    folder.error(path, "must be a folder", holds)
+    return []
+
+
+def _overrides(document: Document, folder: CaseFolder) -> dict[str, str | list[str]]:
     """The answers of a case by question (DESIGN.md, Decisions): texts and lists of texts at the top level, and the map
     under `case_overrides`, which wins."""
-    document = _data(file, folder, texts=True)
-    if document is None or document.data is None:
+    if document.data is None:
         return {}
-    problems, case = folder.problems, folder.case
+    problems, case, file = folder.problems, folder.case, document.path
     if not isinstance(document.data, dict):
         message = f"must be a mapping of questions and answers, not {shown(document.data)}"
         problems.error(message, file, 1, case=case, code="answers")
         return {}
     found = {key: value for key, value in document.data.items() if key != "case_overrides" and _is_answer(value)}
+    _check_twins(found, document, (), folder)
     own = document.data.get("case_overrides", {})
     if own in ("", "null"):
         own = {}
@@ -215,7 +238,20 @@ def _overrides(file: Path, folder: CaseFolder) -> dict[str, str | list[str]]:
         else:
             message = f"the answer to {shown(question)} must be a text or a list of texts, not {shown(answer)}"
             problems.error(message, file, document.line("case_overrides", question), case=case, code="answers")
+    _check_twins(own, document, ("case_overrides",), folder)
     return found
+
+
+def _check_twins(answers: dict[str, Any], document: Document, at: tuple[str, ...], folder: CaseFolder) -> None:
+    """Two keys that are the same question must not have different answers: only one of them could be given."""
+    seen: dict[str, str] = {}
+    for question, answer in answers.items():
+        twin = seen.setdefault(folded(question), question)
+        if twin is not question and answers[twin] != answer:
+            first, line = document.line(*at, twin), document.line(*at, question)
+            message = f"{shown(question)} is the same question as {shown(twin)} (line {first}) with another answer"
+            hint = "white space and case do not tell questions apart; keep one"
+            folder.problems.error(message, document.path, line, case=folder.case, hint=hint, code="same-question")
 
 
 def _is_answer(value: Any) -> bool:
@@ -227,10 +263,7 @@ def _workspace(ev: Eval, folder: CaseFolder, names: list[str]) -> tuple[tuple[Ca
     top = str(folder.directory)
     files: list[CaseFile] = []
     if "files" in names:
-        if os.path.isdir(f"{top}/files"):  # noqa: PTH112 - one call
-            files = folder.collect(f"{top}/files", "", hidden=_NOT_FOR_THE_AGENT)
-        else:
-            folder.error(f"{top}/files", "must be a folder", "it holds what the agent starts with")
+        files = _folder(folder, "files", "it holds what the agent starts with", hidden=_NOT_FOR_THE_AGENT)
     given: list[str] = []
     for index, listed in enumerate(ev.spec.dataset.workspace.files):
         place = os.path.normpath(listed)

@@ -30,6 +30,11 @@ def shown(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
+def folded(question: str) -> str:
+    """A question as it is compared: white space and case folded, nothing else."""
+    return " ".join(question.split()).casefold()
+
+
 def _not_empty(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")

@@ -88,6 +88,11 @@ def nearest(key: str, known: Sequence[str]) -> str:
     return next(iter(difflib.get_close_matches(folded, known, n=1, cutoff=0.75)), "")
 
 
+def nearest_word(value: str, known: Sequence[str]) -> str:
+    """The known value, in its own case, that this one is a misspelling of, or ""."""
+    return next((word for word in known if nearest(value.replace(" ", ""), [word.lower()])), "")
+
+
 def elsewhere(key: str) -> str:
     """The key of this name in another section, as `execution.timeout`; "" when there is none or several."""
     found = [f"{section}.{key}" for section, names in _sections() if key in names]

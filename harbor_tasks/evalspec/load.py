@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harbor_tasks.errors import Problems, display_path
 from harbor_tasks.evalspec.mcp import merge_project_servers
-from harbor_tasks.evalspec.paths import find_path, project_root
+from harbor_tasks.evalspec.paths import find_path, is_file, is_folder, is_there, project_root
 from harbor_tasks.evalspec.reader import Document, load_yaml
 from harbor_tasks.evalspec.rules import check_rules
 from harbor_tasks.evalspec.schema import EvalSpec
@@ -20,6 +22,17 @@ TEXTS = (
 """Where a scalar is its source text, however it looks: the variable `1.10` is not 1.1."""
 
 NOT_PACKED = ("mlflow", "generation")
+HANDLERS = "tool_handlers.yaml"
+_HANDLERS_MISNAMED = tuple(
+    f"{name}.{end}"
+    for name in ("tool_handlers", "tool_handler", "tool-handlers", "tool-handler", "toolhandlers", "tools_handlers")
+    for end in ("yaml", "yml", "json")
+    if f"{name}.{end}" != HANDLERS
+)
+_NOT_THIS_EVALS = ("eval.yaml", "eval.yml", "hooks/tools.py")
+"""Beside handlers they show that these are another eval's, or were put there for an agent."""
+_HANDLERS_MISPLACED = (".", ".claude", "hooks", ".claude/hooks")
+"""Folders of the eval, and of its project, in which a handlers file is looked for that was put into the wrong one."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,20 @@ class Eval:
     project: Path
     handlers_file: Path | None = None
     not_packed: tuple[str, ...] = ()
+    checked: Checked | None = field(default=None, repr=False)
+    """Which parts of the document were faulty, so that ``spec`` does not have them."""
+
+    def where(self, *keys: str | int) -> tuple[str | int, ...]:
+        """The keys in eval.yaml of what stands at these keys of ``spec``: a list there may have lost faulty entries."""
+        return keys if self.checked is None else self.checked.where(*keys)
 
     def line(self, *keys: str | int) -> int | None:
-        """The line of this key in eval.yaml, or of the nearest one above it."""
-        return self.document.line(*keys)
+        """The line of this key of ``spec`` in eval.yaml, or of the nearest one above it."""
+        return self.document.line(*self.where(*keys))
+
+    def is_faulty(self, *keys: str | int) -> bool:
+        """Whether something at, below or above this key was faulty, so that its absence is no news."""
+        return self.checked is not None and self.checked.is_faulty(*keys)
 
     def resolve(self, text: str, problems: Problems, *keys: str | int, what: str) -> Path | None:
         """The file or folder that a path of eval.yaml names, or None with an error at ``keys``.
@@ -45,9 +68,9 @@ class Eval:
         root, a warning says which was taken. `.` in `plugin_dirs` is the project, unless eval.yaml lies in a plugin.
         """
         if keys[:2] == ("runner", "plugin_dirs") and Path(text) == Path():
-            return self.root if (self.root / ".claude-plugin").is_dir() else self.project
+            return self.root if is_folder(self.root / ".claude-plugin") else self.project
         found = find_path(text, self.root, self.project)
-        name = dotted(keys) or what
+        name = dotted(self.where(*keys)) or what
         if found.path is None:
             problems.error(f"{name} {found.fault}", self.file, self.line(*keys), hint=found.hint, code="path")
         elif found.passed_over is not None:
@@ -75,26 +98,31 @@ def load_eval(path: Path, problems: Problems) -> Eval | None:
         return None
     check_rules(spec, checked)
     spec = merge_project_servers(spec, project, problems)
-    handlers = file.parent / "tool_handlers.yaml"
+    handlers = file.parent / HANDLERS
     ev = Eval(
         spec=spec,
         document=document,
         file=file,
         root=file.parent,
         project=project,
-        handlers_file=handlers if handlers.exists() or handlers.is_symlink() else None,
+        handlers_file=handlers if os.path.lexists(handlers) else None,
         not_packed=tuple(key for key in NOT_PACKED if key in document.data),
+        checked=checked,
     )
+    _check_handlers_place(ev, problems)
     _check_files(ev, checked)
     return None if "dataset" in checked.stood_in else ev
 
 
 def _file_of(path: Path, problems: Problems) -> Path | None:
     """The absolute path of eval.yaml; a link that is eval.yaml itself is kept, for its folder is the eval's."""
-    file = path.resolve() / "eval.yaml" if path.is_dir() else path.parent.resolve() / path.name
-    if file.exists():
+    file = path.resolve() / "eval.yaml" if is_folder(path) else path.parent.resolve() / path.name
+    if is_there(file):
+        other = file.with_suffix(".yml")
+        if file.name == "eval.yaml" and os.path.lexists(other):
+            problems.warn("is not read", other, hint="eval.yaml beside it is; remove one of them", code="file-name")
         return file
-    if file.name == "eval.yaml" and file.with_suffix(".yml").exists():
+    if file.name == "eval.yaml" and is_there(file.with_suffix(".yml")):
         return file.with_suffix(".yml")
     problems.error("there is no eval.yaml here" if file.name == "eval.yaml" else "does not exist", file, code="no-eval")
     return None
@@ -116,6 +144,31 @@ def _move_skill(checked: Checked) -> None:
         execution["skill"] = skill
 
 
+def misplaced_handlers(ev: Eval) -> Iterator[Path]:
+    """Where handlers could lie by mistake: beside eval.yaml under another name, or in a folder where none are read."""
+    folders = [base / place for place in _HANDLERS_MISPLACED for base in (ev.root, ev.project)]
+    folders += [base / ev.spec.dataset.path for base in (ev.root, ev.project)]
+    for folder in dict.fromkeys(folders):
+        if folder != ev.root:
+            yield folder / HANDLERS
+        yield from (folder / name for name in _HANDLERS_MISNAMED)
+
+
+def _check_handlers_place(ev: Eval, problems: Problems) -> None:
+    """Handlers that are not read protect nothing: an error, or a warning beside those that are."""
+    for path in misplaced_handlers(ev):
+        if not os.path.lexists(path):
+            continue
+        if path.parent != ev.root and any(is_there(path.parent / name) for name in _NOT_THIS_EVALS):
+            continue
+        says = "is not read: its rules would not be applied"
+        hint = f"handlers are read from {display_path(ev.root / HANDLERS)} alone"
+        if ev.handlers_file is None:
+            problems.error(says, path, hint=f"{hint}; rename or move it", code="handlers-place")
+        else:
+            problems.warn(says, path, hint=hint, code="handlers-place")
+
+
 def _check_files(ev: Eval, checked: Checked) -> None:
     """The files and folders that eval.yaml names must exist."""
     problems, spec = checked.problems, ev.spec
@@ -125,15 +178,14 @@ def _check_files(ev: Eval, checked: Checked) -> None:
         _need_file(ev, judge.prompt_file, checked, ("judges", index, "prompt_file"))
     _need_file(ev, spec.sandbox.dockerfile, checked, ("sandbox", "dockerfile"))
     for index, folder in enumerate(spec.runner.plugin_dirs):
-        at = checked.where("runner", "plugin_dirs", index)
-        found = ev.resolve(folder, problems, *at, what=checked.name("runner", "plugin_dirs", index))
-        if found is not None and not found.is_dir():
+        found = ev.resolve(folder, problems, "runner", "plugin_dirs", index, what="plugin folder")
+        if found is not None and not is_folder(found):
             checked.error("runner", "plugin_dirs", index, says="is not a folder", code="path")
 
 
 def _need_file(ev: Eval, text: str | None, checked: Checked, at: tuple[str | int, ...]) -> None:
     if text is None:
         return
-    found = ev.resolve(text, checked.problems, *checked.where(*at), what=checked.name(*at))
-    if found is not None and not found.is_file():
+    found = ev.resolve(text, checked.problems, *at, what=checked.name(*at))
+    if found is not None and not is_file(found):
         checked.error(*at, says="is not a file", code="path")

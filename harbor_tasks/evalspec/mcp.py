@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
@@ -17,7 +18,7 @@ _TEXTS = ("mcpServers.*.env.*", "mcpServers.*.headers.*", "mcpServers.*.args.*")
 def merge_project_servers(spec: EvalSpec, project: Path, problems: Problems) -> EvalSpec:
     """The eval with the servers of the project's `.mcp.json` behind its own; a malformed file is an error."""
     file = project / ".mcp.json"
-    if not file.exists():
+    if not os.path.lexists(file):
         return spec
     document = load_yaml(file, problems, text_under=_TEXTS)
     if document is None:

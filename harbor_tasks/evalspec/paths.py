@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def project_root(folder: Path) -> Path:
     An eval outside the current folder is its own project: its paths do not depend on where the command was started.
     """
     for above in (folder, *folder.parents):
-        if (above / ".git").exists():
+        if is_there(above / ".git"):
             return above
     current = Path.cwd()
     return current if folder.is_relative_to(current) else folder
@@ -39,7 +40,7 @@ def find_path(text: str, root: Path, project: Path) -> Found:
     if ".." in Path(text).parts or "..\\" in text:
         return Found(None, f"must not contain '..', as {text!r} does", "write it from the project's root")
     places = [root / text] if root == project else [root / text, project / text]
-    found = [place for place in places if _exists(place)]
+    found = [place for place in places if is_there(place)]
     if not found:
         looked = " nor in ".join(display_path(place) for place in places)
         return Found(None, f"does not exist: not in {looked}" if len(places) > 1 else f"does not exist: {looked}")
@@ -51,8 +52,16 @@ def find_path(text: str, root: Path, project: Path) -> Found:
     return Found(taken, passed_over=other)
 
 
-def _exists(place: Path) -> bool:
-    try:
-        return place.exists()
-    except (OSError, ValueError):
-        return False
+def is_there(path: Path) -> bool:
+    """Whether there is something at a path; what may not be looked at is not. So for the two below."""
+    return os.path.exists(path)  # noqa: PTH110 - pathlib's raise where a folder may not be read
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file at a path, or a link to one."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder at a path, or a link to one."""
+    return os.path.isdir(path)  # noqa: PTH112

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Sequence
 
 from harbor_tasks.evalspec import code, envrefs, keys, secrets
 from harbor_tasks.evalspec.fields import shown
-from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer
+from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer, Sandbox
 from harbor_tasks.evalspec.validate import Checked, Key
 
 BUILTIN_JUDGES = ("cost_budget", "documents_consulted", "tool_calls_valid")
 MODEL_AGENTS = ("claude-code", "codex")
+PERMISSION_MODES = ("default", "manual", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
+"""Of Claude Code, as `claude --help` and its documentation name them; `manual` is `default` by another name."""
+EFFORTS = {
+    "claude-code": ("low", "medium", "high", "xhigh", "max"),
+    "codex": ("none", "minimal", "low", "medium", "high", "xhigh"),
+}
+WORKSPACE_MODES = ("repo",)
 
 _REFERENCE = "write ${VAR}: it is taken from your environment when the eval runs"
 _JUDGE_KINDS = "check, prompt, prompt_file, builtin, command, module and function"
@@ -35,11 +42,14 @@ def check_rules(spec: EvalSpec, checked: Checked) -> None:
     _probes(spec, checked)
     if spec.sandbox.image and spec.sandbox.dockerfile:
         checked.error("sandbox", "dockerfile", says="is mutually exclusive with sandbox.image")
+    if network_fault(spec.sandbox, spec.runner.type):
+        says = f"is none, but the agent {spec.runner.type} needs its model: only other agents can run it"
+        checked.warn("sandbox", "network", says=says, hint="use sandbox.network: model", code="network")
 
 
-def network_fault(spec: EvalSpec, agent: str) -> str:
+def network_fault(sandbox: Sandbox, agent: str) -> str:
     """Why this agent cannot work in the eval's network, or ""."""
-    if spec.sandbox.network == "none" and agent in MODEL_AGENTS:
+    if sandbox.network == "none" and agent in MODEL_AGENTS:
         return f"sandbox.network is none, but the agent {agent} needs its model; use sandbox.network: model"
     return ""
 
@@ -48,9 +58,15 @@ def _execution(spec: EvalSpec, checked: Checked) -> None:
     execution = spec.execution
     given = [key for key in ("skill", "prompt", "steps") if getattr(execution, key)]
     if not given and not any(checked.is_faulty("execution", key) for key in ("skill", "prompt", "steps")):
-        checked.error("execution", says="must set one of skill, prompt, steps", hint="say what the agent is to run")
+        hint = "say what the agent is to run"
+        if "steps" in execution.model_fields_set:
+            checked.error("execution", "steps", says="must not be empty", hint=hint)
+        else:
+            checked.error("execution", says="must set one of skill, prompt, steps", hint=hint)
     for key in given[1:]:
         checked.error("execution", key, says=f"is mutually exclusive with execution.{given[0]}", hint="keep one")
+    if given and execution.arguments and execution.skill is None and not checked.is_faulty("execution", "skill"):
+        _arguments_of_nothing(checked, ("execution",), "a steps pipeline" if execution.steps else "a prompt")
     if execution.steps and execution.mode == "batch":
         checked.error("execution", "steps", says="is only supported in mode: case", hint="set execution.mode to case")
     _env(execution.env, checked, ("execution", "env"))
@@ -62,7 +78,15 @@ def _execution(spec: EvalSpec, checked: Checked) -> None:
             checked.error(*at, "prompt", says=f"is mutually exclusive with {checked.name(*at)}.skill", hint="keep one")
         elif not step.skill and not step.prompt and not checked.is_faulty(*at):
             checked.error(*at, says="must set one of skill, prompt")
+        if step.prompt and step.arguments and step.skill is None and not checked.is_faulty(*at, "skill"):
+            _arguments_of_nothing(checked, at, "a prompt")
         _env(step.env, checked, (*at, "env"))
+
+
+def _arguments_of_nothing(checked: Checked, at: tuple[Key, ...], beside: str) -> None:
+    """Arguments are given to a skill; without one they would be dropped."""
+    hint = "give them to its steps" if "steps" in beside else "write what they say into the prompt, as {{ input.x }}"
+    checked.error(*at, "arguments", says=f"go with a skill; beside {beside} they would be dropped", hint=hint)
 
 
 def _env(env: dict[str, str], checked: Checked, at: tuple[Key, ...]) -> None:
@@ -77,6 +101,26 @@ def _env(env: dict[str, str], checked: Checked, at: tuple[Key, ...]) -> None:
 
 
 def _runner(spec: EvalSpec, checked: Checked) -> None:
+    runner = spec.runner
+    known = (
+        ("permission_mode", runner.permission_mode, PERMISSION_MODES if runner.type == "claude-code" else ()),
+        ("effort", runner.effort, EFFORTS[runner.type]),
+        ("workspace_mode", runner.workspace_mode, WORKSPACE_MODES),
+    )
+    for key, value, words in known:
+        if value is not None and words and value not in words and not checked.is_faulty("runner", "type"):
+            near = keys.nearest_word(value, words)
+            hint = f"did you mean {shown(near)}?" if near else ""
+            checked.error(
+                "runner", key, says=f"must be one of {', '.join(map(repr, words))}, not {shown(value)}", hint=hint
+            )
+    if runner.permission_mode is not None and runner.type == "codex":
+        says = "has no effect on codex, which knows no such modes"
+        checked.warn("runner", "permission_mode", says=says, code="no-effect")
+    if runner.workspace_mode in WORKSPACE_MODES:
+        says = "has no effect: each case has a workspace of its own"
+        hint = "name what the agent needs of the project in hooks.before_all"
+        checked.warn("runner", "workspace_mode", says=says, hint=hint, code="no-effect")
     settings = spec.runner.settings or {}
     for key in _POLICY_SETTINGS:
         if key in settings:
@@ -203,7 +247,8 @@ def _judge_scale(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:
 def _judge_step(step: str, spec: EvalSpec, checked: Checked, at: tuple[Key, ...]) -> None:
     known = [one.id for one in spec.execution.steps]
     if not known:
-        if not checked.is_faulty("execution", "steps"):
+        given = "steps" in spec.execution.model_fields_set
+        if not given and not checked.is_faulty("execution", "steps"):
             checked.error(*at, "step", says="requires an execution.steps pipeline", hint="remove it, or add steps")
     elif step not in known and not checked.is_faulty("execution", "steps"):
         checked.error(*at, "step", says=f"names the unknown step {shown(step)}", hint=_did_you_mean(step, known))
@@ -211,6 +256,9 @@ def _judge_step(step: str, spec: EvalSpec, checked: Checked, at: tuple[Key, ...]
 
 def _reward(spec: EvalSpec, checked: Checked) -> None:
     reward, names = spec.reward, [judge.name for judge in spec.judges]
+    if not names:
+        _no_judges(spec, checked)
+        return
     known_all = not checked.is_faulty("judges")
     for name in reward.weights:
         if name not in names and known_all:
@@ -224,12 +272,24 @@ def _reward(spec: EvalSpec, checked: Checked) -> None:
         checked.error("reward", "weights", says="must leave at least one judge a weight above 0")
 
 
+def _no_judges(spec: EvalSpec, checked: Checked) -> None:
+    """One error for all that names judges in an eval without any."""
+    named = [f"reward.weights.{name}" for name in spec.reward.weights]
+    named += ["reward.judge"] if spec.reward.judge else []
+    named += [f"thresholds.{name}" for name in spec.thresholds]
+    if named and not checked.is_faulty("judges"):
+        key = "judges" if "judges" in spec.model_fields_set else named[0].partition(".")[0]
+        says = "must not be empty:" if key == "judges" else "names judges, but the eval has no judges:"
+        checked.error(key, says=f"{says} see {', '.join(named[:3])}{' …' if len(named) > 3 else ''}")
+
+
 def _thresholds(spec: EvalSpec, checked: Checked) -> None:
     names = [judge.name for judge in spec.judges]
     for name, threshold in spec.thresholds.items():
-        if name not in names and not checked.is_faulty("judges"):
+        unknown = name not in names and not checked.is_faulty("judges")
+        if unknown and names:  # without any judges that was said once for all
             checked.error("thresholds", name, says="is no judge of this eval", hint=_did_you_mean(name, names))
-        if not threshold.model_fields_set and not checked.is_faulty("thresholds", name):
+        if not unknown and not threshold.model_fields_set and not checked.is_faulty("thresholds", name):
             says = "must set one of min_mean, min_pass_rate, max_error_rate"
             checked.error("thresholds", name, says=says, hint="it would never be missed as it is")
 
@@ -259,7 +319,7 @@ def _unique(checked: Checked, names: Sequence[str], at: str, key: str, what: str
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    known = list(known)
+    known = list(dict.fromkeys(known))
     nearest = keys.nearest(name, known)
     if nearest:
         return f"did you mean {shown(nearest)}?"

@@ -128,18 +128,18 @@ class Runner(Table):
 
     type: Literal["claude-code", "codex"] = "claude-code"
     """The agent program."""
-    effort: str | None = None
-    """Effort level for programs that have one."""
+    effort: NonEmptyText | None = None
+    """Effort level of the program (`rules.EFFORTS`)."""
     system_prompt: str | None = None
     """Text added to the program's system prompt."""
     plugin_dirs: list[ProjectPath] = []
     """Folders with plugins; `.` is the project itself."""
     permission_mode: NonEmptyText | None = None
-    """The program's permission mode, as `dontAsk`."""
+    """The program's permission mode (`rules.PERMISSION_MODES`), as `dontAsk`."""
     settings: dict[str, Any] | None = None
     """More settings of the program."""
-    workspace_mode: str | None = None
-    """How the workspace is made for the program."""
+    workspace_mode: NonEmptyText | None = None
+    """`repo` of other tools, which has no effect: every case has a workspace of its own."""
 
 
 class Models(Table):
@@ -160,7 +160,7 @@ class PathRule(Table):
 
     path: NonEmptyText
     """A file, or a folder with a closing `/` for the whole tree."""
-    tools: Annotated[list[NonEmptyText], BeforeValidator(one_or_more), Field(min_length=1)]
+    tools: Annotated[list[NonEmptyText], Field(min_length=1)]
     """Names of tools."""
 
 

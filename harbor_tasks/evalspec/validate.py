@@ -63,9 +63,9 @@ class Checked:
         self.problems.warn(message, self.document.path, self.line(*path), hint=hint, code=code)
 
     def is_faulty(self, *path: Key) -> bool:
-        """Whether something at or below this key was taken out, so that its absence is no news."""
+        """Whether something at, below or above this key was taken out, so that its absence is no news."""
         at = self.where(*path)
-        return any(taken[: len(at)] == at for taken in self.faulty)
+        return any(taken[: len(at)] == at[: len(taken)] for taken in self.faulty)
 
     def take_out(self, path: tuple[Key, ...]) -> None:
         """Take a value out of the data."""
@@ -93,6 +93,7 @@ def checked_model(table: type[T], checked: Checked) -> T | None:
             return table.model_validate(checked.data)
         except ValidationError as error:
             faults = [_Fault(fault, checked.data) for fault in error.errors(include_url=False)]
+        faults.sort(key=lambda fault: fault.kind != "extra_forbidden")  # a misspelt key is not missing, too
         for fault in faults:
             if _report(fault, table, checked):
                 checked.faulty.append(checked.where(*fault.path))
@@ -180,6 +181,7 @@ def _report_unknown(path: tuple[Key, ...], table: type[Table], checked: Checked)
     if nearest:
         hint = f"did you mean {shown(nearest)}?"
         checked.problems.error(message, checked.document.path, line, hint=hint, code="unknown-key")
+        checked.faulty.append((*checked.where(*path[:-1]), nearest))  # that it is missing is no second fault
         return True
     elsewhere = keys.elsewhere(key) if not checked.at else ""
     hint = f"did you mean {elsewhere}?" if elsewhere else "it has no effect"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.evalspec.load import Eval
-from harbor_tasks.evalspec.paths import find_path
+from harbor_tasks.evalspec.paths import find_path, is_file
 from harbor_tasks.evalspec.reader import load_yaml
 from harbor_tasks.policy import fields
 from harbor_tasks.policy.heuristic import patterns_of
@@ -177,7 +178,7 @@ def _prompt_text(place: Place, value: Any, root: Path, project: Path) -> str | N
         place.error(found.fault, found.hint, "path")
         return None
     try:
-        content = found.path.read_bytes() if found.path.is_file() else None
+        content = found.path.read_bytes() if is_file(found.path) else None
     except OSError as error:
         place.error(f"cannot be read: {error.strerror or error}", code="path")
         return None
@@ -209,14 +210,9 @@ def _overrides(place: Place, value: Any) -> dict[str, str | list[str]]:
             here.error("must be an answer or a list of answers", "write a text, or [text, text]")
         twin = seen.setdefault(folded(question), question)
         if twin != question and value[twin] != answer:
-            hint = "white space and case do not tell questions apart"
-            here.error(f"is the same question as {twin!r} with another answer", hint)
+            hint = "white space and case do not tell questions apart; keep one"
+            here.error(f"is the same question as {twin!r} (line {place.at(twin).line}) with another answer", hint)
     return value
-
-
-def folded(question: str) -> str:
-    """A question as it is compared: white space and case folded, nothing else."""
-    return " ".join(question.split()).casefold()
 
 
 def handlers_of(ev: Eval, problems: Problems) -> Handlers | None:
@@ -228,8 +224,10 @@ def handlers_of(ev: Eval, problems: Problems) -> Handlers | None:
         return None
     made = []
     for at, tool in enumerate(tools):
-        place = Place(ev.document, problems, ("inputs", "tools", at, "prompt_file"))
-        text = _prompt_text(place, tool.prompt_file, ev.root, ev.project) if tool.prompt_file else None
+        place = Place(ev.document, problems, ev.where("inputs", "tools", at, "prompt_file"))
+        found = None if tool.prompt_file is None else find_path(tool.prompt_file, ev.root, ev.project).path
+        # That it is no file was said when eval.yaml was read.
+        text = _prompt_text(place, tool.prompt_file, ev.root, ev.project) if found and is_file(found) else None
         made.append(Handler(
             tool.match, patterns_of(tool.match), prompt=tool.prompt, prompt_text=text, prompt_file=tool.prompt_file,
             line=ev.line("inputs", "tools", at, "match"),

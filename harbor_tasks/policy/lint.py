@@ -44,6 +44,7 @@ class Reporter:
         """``handlers[0]`` of the resolved file or ``inputs.tools[0]`` of eval.yaml, with the start of its match."""
         match = " ".join(self.h.handlers[at].match.split())
         shown = match if len(match) <= _SHOWN else f"{match[:_SHOWN]}…"
+        at = int(self.ev.where("inputs", "tools", at)[-1]) if self.h.source is None else at
         return f"{'inputs.tools' if self.h.source is None else 'handlers'}[{at}] ({shown!r})"
 
     def warn(self, at: int, message: str, hint: str = "", *, code: str) -> None:
@@ -161,7 +162,7 @@ def _passes(handler: Handler, name: str, value: str) -> bool:
     """Whether the interceptor itself would take the value for this variable."""
     tools = script_module("tools")
     compiled = tools.load_handlers(json.dumps({"handlers": [task_handler(handler)]}).encode())
-    return bool(tools.env_value_passes(compiled["handlers"][0]["env_checks"][name], value))
+    return bool(tools.part("env")["env_value_passes"](compiled["handlers"][0]["env_checks"][name], value))
 
 
 def _stage_one(report: Reporter, at: int, handler: Handler) -> None:

@@ -19,6 +19,7 @@ PATH_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Gre
 #: What a path rule with Bash also denies: the tools that read and write what a command was kept from.
 _IN_PLACE_OF_BASH = ("Read", "Edit")
 
+_FROM_TOP = "write it from the workspace, or as an absolute path"
 _RULE = re.compile(r"(?P<tool>[^()\s]+)(?P<spec>\(.*\))?", re.DOTALL)
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|mcp__[A-Za-z0-9_.*?-]*|\*", re.ASCII)
 
@@ -65,21 +66,24 @@ def _list_of(ev: Eval, which: Which, problems: Problems) -> tuple[str, ...]:
     for keys, entries in lists.items():
         if isinstance(entries, list):
 
-            def line(index: int, keys: tuple[str, ...] = keys) -> int | None:
-                return ev.line(*keys, index)
+            def place(index: int, keys: tuple[str, ...] = keys) -> tuple[int, int | None]:
+                return int(ev.where(*keys, index)[-1]), ev.line(*keys, index)
 
-            found.update(dict.fromkeys(permission_rules(entries, which, problems, path=ev.file, line=line)))
+            found.update(dict.fromkeys(permission_rules(entries, which, problems, path=ev.file, place=place)))
     return tuple(found)
 
 
 def permission_rules(
     entries: Sequence[Any] | None, which: Which, problems: Problems,
-    *, path: Path | None = None, line: Callable[[int], int | None] = lambda _index: None,
+    *, path: Path | None = None, place: Callable[[int], tuple[int, int | None]] = lambda index: (index, None),
 ) -> list[str]:  # fmt: skip
-    """The rule texts of one list; an entry is a rule text, or has ``path`` and ``tools``."""
+    """The rule texts of one list; an entry is a rule text, or has ``path`` and ``tools``.
+
+    ``place`` gives the index and the line that an entry has in the file at ``path``.
+    """
     rules: dict[str, None] = {}
     for index, item in enumerate(entries or ()):
-        entry = _Entry(which, index, problems, path, line(index))
+        entry = _Entry(which, place(index)[0], problems, path, place(index)[1])
         found = _rule_text(item, entry) if isinstance(item, str) else _path_rule(item, entry)
         rules.update(dict.fromkeys(found))
     return list(rules)
@@ -106,10 +110,18 @@ def _rule_text(text: str, entry: _Entry) -> list[str]:
         return []
     if tool not in PATH_TOOLS:
         return [f"{tool}({inside})"]
-    rules = [f"{tool}({rule_path(inside)})"]
-    if entry.which == "deny" and _is_absolute(inside):
+    return _path_texts(tool, inside, entry)
+
+
+def _path_texts(tool: str, path: str, entry: _Entry) -> list[str]:
+    """The rule texts for a path that was typed in the rule of a tool of files."""
+    if _climbs(path):
+        entry.error(f"has a path with '..', which matches nothing: {path!r}", _FROM_TOP)
+        return []
+    rules = [f"{tool}({rule_path(path)})"]
+    if entry.which == "deny" and _is_absolute(path):
         # One slash also means the project's root to Claude Code: what was typed stays denied in either sense.
-        rules.append(f"{tool}({_whole_tree(inside)})")
+        rules.append(f"{tool}({_whole_tree(path)})")
     return rules
 
 
@@ -122,6 +134,9 @@ def _path_rule(item: Any, entry: _Entry) -> list[str]:
         return []
     if any(ch in path for ch in "()\n\r\0"):
         entry.error(f"has a path that a rule cannot hold: {path!r}")
+        return []
+    if _climbs(path):
+        entry.error(f"has a path with '..', which matches nothing: {path!r}", _FROM_TOP)
         return []
     if not isinstance(tools, Sequence) or isinstance(tools, str) or not tools:
         entry.error("has no tools", f"write {{path: {path}, tools: [Read]}}")
@@ -146,6 +161,10 @@ def _path_rule(item: Any, entry: _Entry) -> list[str]:
 def rule_path(path: str) -> str:
     """The path as rules write it: ``dir/`` covers the tree, an absolute path begins with two slashes."""
     return f"/{_whole_tree(path)}" if _is_absolute(path) else _whole_tree(path)
+
+
+def _climbs(path: str) -> bool:
+    return ".." in re.split(r"[\\/]", path)
 
 
 def _is_absolute(path: str) -> bool:

@@ -5,7 +5,8 @@ stdin: JSON, a list of ``[regex, flags]`` that compile. stdout: one JSON line pe
 (at most `LONGEST` characters) on which a search took longer than `LIMIT_SECONDS`. A regex without a line hung.
 
 The texts are built from the regex's own parse tree: for each repeat in it, a way to it, many rounds of what it repeats,
-and an end that cannot match. On so few characters only exponential searches, or powers above the third, are slow.
+and an end that cannot match; and texts that match but for their last character, with filling wherever a repeat may take
+some. On so few characters only exponential searches, or powers above the third, are slow.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from typing import Any
 LIMIT_SECONDS = 0.5  # both in CPU time, so that a busy machine judges as an idle one does
 BUDGET_SECONDS = 1.5
 LONGEST = 300
+LONGEST_NEAR_MISS = 2000
 _ROUNDS = (12, 30, LONGEST)
 _ENDS = ("", "!", "\n", "\x01")
 _MANY = 4  # a repeat of fewer rounds cannot explode by itself
 _MAX_PUMPS = 24
+_GAP = ""
+"""In the pieces of a near miss: where filling goes."""
+_FILLERS = ("b", "0", " ", "-", "/")
 
 
 class _TooSlowError(Exception):
@@ -54,6 +59,7 @@ def attack_texts(regex: str, flags: int) -> Iterator[str]:
     tree = importlib.import_module("re._parser").parse(regex, flags)
     literals = "".join(dict.fromkeys(_literals(tree)))[:8]
     places = [("", 0, []), *_repeats(tree, "")]
+    yield from _near_misses(tree)
     for before, least, body in places:
         if least > _MANY:
             for pump in _examples(body):
@@ -65,6 +71,44 @@ def attack_texts(regex: str, flags: int) -> Iterator[str]:
                 if pump:
                     for end in _ENDS:
                         yield before[:LONGEST] + (pump * rounds)[:LONGEST] + end
+
+
+def _near_misses(tree: Any) -> Iterator[str]:
+    """Texts that match but for their last character, filled up wherever a repeat could take what fills it.
+
+    `(.*a){20}` on nineteen `a` far from each other tries each share of them among the repeats.
+    """
+    pieces = _pieces(tree)
+    last = max((at for at, piece in enumerate(pieces) if piece != _GAP), default=None)
+    gaps = pieces.count(_GAP)
+    if last is None or gaps < _MANY:
+        return
+    del pieces[last]
+    room = max(1, (LONGEST_NEAR_MISS - sum(map(len, pieces))) // gaps)
+    for filler in _FILLERS:
+        yield "".join(filler * room if piece == _GAP else piece for piece in pieces)[: 2 * LONGEST_NEAR_MISS]
+
+
+def _pieces(items: Any) -> list[str]:
+    """The shortest text that these items match, in pieces, with a gap for each repeat that may take more."""
+    found: list[str] = []
+    for op, value in items:
+        name = str(op)
+        if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            least, most, body = value
+            inner = _pieces(body)
+            found += inner * min(least, LONGEST) if len(inner) * least <= LONGEST_NEAR_MISS else inner
+            if most > LONGEST and len(inner) == 1:
+                found.append(_GAP)
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
+            found += _pieces(_bodies(name, value)[0])
+        elif name == "BRANCH":
+            found += sorted((_pieces(branch) for branch in value[1]), key=len)[0]
+        else:
+            found += [text for text in _examples_of(name, value)[:1] if text]
+        if len(found) > LONGEST_NEAR_MISS:
+            break
+    return found
 
 
 def example_texts(regex: str, flags: int = 0) -> list[str]:

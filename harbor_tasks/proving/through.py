@@ -28,7 +28,7 @@ from harbor_tasks.endpoint.script import Asked
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.evidence import NEVER_RAN, json_lines
 from harbor_tasks.environments.jobs import run_job
-from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.errors import AuthorError, InterruptedRun, MachineError
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.proving.calls import SAME, Forced, Outcome
 from harbor_tasks.proving.sandbox import TASK, probe_build
@@ -257,7 +257,10 @@ class _Session:
             script = WatchedScript(plain, marks)
             agent = InstrumentedClaudeCode(read_manifest(built), marks, servers)
             options = RunOptions("local", agent.name, jobs_dir=folder / "jobs")
-            job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent)
+            try:
+                job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent)
+            except InterruptedRun:
+                raise InterruptedRun("interrupted: the probes were not all asked") from None
             [trial] = read_trials(job)
             if trial.error is not None and trial.error.kind != "tampered":
                 raise MachineError(f"probes do not get through {agent.name}: {trial.error.message}")

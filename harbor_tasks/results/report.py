@@ -120,9 +120,14 @@ def report_html(summary: JobSummary) -> str:
 
 
 def write_html(job: Path, output: Path | None = None) -> Path:
-    """Write the page beside the job's files, or to ``output``; returns its path. AuthorError when there is no job."""
+    """Write the page beside the job's files, or to ``output``, a file or a folder; returns its path.
+
+    AuthorError when there is no job.
+    """
     page = report_html(collect_job(job))
-    path = output or job / "report.html"
+    path = output or job
+    if path.is_dir():
+        path /= "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(page, encoding="utf-8", newline="\n")

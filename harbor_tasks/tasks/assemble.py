@@ -30,6 +30,8 @@ from harbor_tasks.tasks.state import (
     State,
     TaskState,
     Unit,
+    built_watches,
+    case_watches,
     meta_watches,
     own_watches,
     problem_from_json,
@@ -235,7 +237,7 @@ class _Build:
         """Render one case and write its task beside its place; may run in a process of its own."""
         name, directory = self.selection.cases[index]
         problems = Problems()
-        inputs = unit_of([("tree", str(directory))])
+        inputs = unit_of(case_watches(str(directory)))
         case = read_case(self.plan.ev, directory, problems)
         workspace = None
         if case is not None:
@@ -277,7 +279,7 @@ class _Build:
                 tasks.append(kept)
                 continue
             stamp, changed = one.outputs
-            outputs = Unit(stamp, seal_if_needed([("tree", f"{out}/{name.directory}")], changed, at))
+            outputs = Unit(stamp, seal_if_needed(built_watches(out, name.directory), changed, at))
             said = list(map(problem_to_json, one.problems))
             tasks.append(TaskState(name.case_id, name.directory, str(directory), one.digest, one.inputs, outputs, said))
         return State(

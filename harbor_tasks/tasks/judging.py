@@ -14,6 +14,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
+from harbor_tasks.evalspec.paths import is_file
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
 
@@ -114,7 +115,8 @@ def _work(
     if judge.check is not None:
         return {"code": judge.check}
     if judge.builtin is not None:
-        _check_builtin(place, judge.builtin, judge.arguments)
+        if not place.ev.is_faulty("judges", place.at, "arguments"):
+            _check_builtin(place, judge.builtin, judge.arguments)
         return {"builtin": judge.builtin}
     if judge.command is not None:
         if judge.feedback_type in ("int", "float") or judge.score_range is not None:
@@ -122,7 +124,9 @@ def _work(
             place.error(key, "a command is true or false by its exit code", hint=f"take out {key}, or use `check`")
         return {"command": judge.command}
     if judge.module is not None:
-        files = module_files(place.ev, place.at, judge.module, judge.function or "", place.problems)
+        if judge.function is None:  # said when eval.yaml was read
+            return {}
+        files = module_files(place.ev, place.at, judge.module, judge.function, place.problems)
         lib.update((file.path, file) for file in files)
         inputs.update(dict.fromkeys(path for file in files for path in (file.source, file.source.parent)))
         return {"module": judge.module, "function": judge.function}
@@ -135,7 +139,7 @@ def _work(
 
 def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str]:
     path = place.ev.resolve(text, Problems(), "judges", place.at, "prompt_file", what="prompt file")
-    if path is None or not path.is_file():  # said when eval.yaml was read
+    if path is None or not is_file(path):  # said when eval.yaml was read
         return []
     inputs[path] = None
     try:

@@ -11,13 +11,16 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.paths import is_file, is_folder, is_there
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.names import is_safe, slug
@@ -102,28 +105,63 @@ class _Finder:
         for base in dict.fromkeys((self.ev.project, self.ev.root)):
             if base == Path.home():
                 continue  # what the author has there is for all projects, not this eval's
+            self._check_home(base)
             for folder in PROJECT_FOLDERS:
                 path = self._watch(base / folder)
-                if path.is_dir():
+                if self._is_there(base, folder, folder=True):
                     own: dict[str, list[TaskFile]] = {}
-                    for file in self._below(path, f"workspace/{folder}", inside=base):
+                    for file in self._below(path, f"workspace/{folder}", inside=self.ev.project):
                         own.setdefault("/".join(file.path.split("/")[:4]), []).append(file)
                     found.update(own)
             for name in PROJECT_FILES:
                 path = self._watch(base / name)
-                if path.is_file():
-                    found[name] = list(self._file(path, f"workspace/{name}"))
+                if self._is_there(base, name, folder=False):
+                    found[name] = list(self._file(path, f"workspace/{name}", inside=self.ev.project))
             settings = self._watch(base / ".claude/settings.json")
             if _json(settings).get("hooks"):
                 self._hooks_not_run(settings)
         for files in found.values():
             yield from files
 
+    def _check_home(self, base: Path) -> None:
+        """What the project's `.claude` holds is passed over in silence when it is no folder, or may not be read."""
+        home = base / ".claude"
+        if not is_folder(home):
+            self._is_there(base, home.name, folder=True)
+            return
+        try:
+            os.scandir(home).close()
+        except OSError as error:
+            self.problems.error(f"cannot be read ({error.strerror})", home, code="not-packable")
+
+    def _is_there(self, base: Path, name: str, *, folder: bool) -> bool:
+        """Whether the project has this folder or file; what lies in its place, or leads out of it, is an error."""
+        path = base / name
+        if not os.path.lexists(path):
+            return False
+        way = [path, *list(path.parents)[: name.count("/")]]
+        try:
+            project = self.ev.project.resolve()
+            out = [step for step in way if step.is_symlink() and not step.resolve().is_relative_to(project)]
+            mode = path.stat().st_mode
+        except (OSError, RuntimeError):
+            self.problems.error("is a link that leads nowhere", path, hint="remove it", code="not-packable")
+            return False
+        if out:
+            hint = "copy what the agent needs into the project"
+            self.problems.error("is a link that leaves the project", out[-1], hint=hint, code="not-packable")
+        elif stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode):
+            return True
+        else:
+            says = "must be a folder" if folder else "must be a file (no folder, pipe, socket or device)"
+            self.problems.error(says, path, hint="the agent's program reads it", code="not-packable")
+        return False
+
     def plugin_dirs(self) -> Iterator[TaskFile]:
         """The folders of ``runner.plugin_dirs``, each under its plugin's name; that they exist was checked before."""
         for index, text in enumerate(self.ev.spec.runner.plugin_dirs):
             path = self.ev.resolve(text, self.problems, "runner", "plugin_dirs", index, what="plugin folder")
-            if path is not None and path.is_dir():
+            if path is not None and is_folder(path):
                 yield from self._plugin(path, index)
 
     def _plugin(self, path: Path, index: int) -> Iterator[TaskFile]:
@@ -136,7 +174,7 @@ class _Finder:
             self.problems.error(f"two plugins are named {name}", self.ev.file, line, code="plugin-clash")
             return
         own_hooks = path / "hooks/hooks.json"
-        if own_hooks.exists():
+        if is_there(own_hooks):
             self._hooks_not_run(own_hooks)
         if manifest.get("hooks"):
             self._hooks_not_run(manifest_path)
@@ -181,7 +219,7 @@ class _Finder:
             name = f"{top.name}-{count}"
         if name not in self._server_roots:
             self._server_roots[name] = top
-            packed = self._file(top, f"servers/{name}") if top.is_file() else self._below(top, f"servers/{name}")
+            packed = self._file(top, f"servers/{name}") if is_file(top) else self._below(top, f"servers/{name}")
             self.server_files.extend(packed)
         return str(PurePosixPath(LAYER_HOME, "servers", name, *path.relative_to(top).parts))
 
@@ -201,9 +239,9 @@ class _Finder:
             yield self._kept(replace(file, path=f"{place}/{file.path}"))
         self.watched.extend(("names", str(folder)) for folder in folders)
 
-    def _file(self, path: Path, place: str) -> Iterator[TaskFile]:
+    def _file(self, path: Path, place: str, *, inside: Path | None = None) -> Iterator[TaskFile]:
         """One file, by the same rules as a folder of files."""
-        for file in collect(path.parent, self.problems, skip=lambda other: other != path):
+        for file in collect(path.parent, self.problems, inside=inside, skip=lambda other: other != path):
             if file.content is not None:
                 yield self._kept(replace(file, path=place))
 
@@ -212,27 +250,38 @@ class _Finder:
             self._watch(file.content)
             self.size += file.content.stat().st_size
             if file.path.endswith(".md") and file.content.stat().st_size < 1 << 20:
-                text = file.content.read_text(encoding="utf-8", errors="replace")
-                if _OWN_HOOKS.match(text):
-                    self._hooks_not_run(file.content)
+                with suppress(OSError):  # said when it is hashed
+                    if _OWN_HOOKS.match(file.content.read_text(encoding="utf-8", errors="replace")):
+                        self._hooks_not_run(file.content)
         return file
 
     def _left_out(self, root: Path) -> Any:
         """What of a folder is not packed: caches, version control, credentials, the eval itself and other evals."""
         private = {self.ev.file, *private_files(self.ev)}
+        real_private = [path.resolve() for path in private]
+
+        def leads_to_private(link: Path) -> bool:
+            with suppress(OSError, RuntimeError):
+                real = link.resolve()
+                return any(real.is_relative_to(one) or one.is_relative_to(real) for one in real_private)
+            return False
 
         def left_out(path: Path) -> bool:
             if path.name in NEVER_PACKED or path in private or path.suffix == ".pyc":
                 return True
-            if path.name in ("eval.yaml", "tool_handlers.yaml") and path.with_name("eval.yaml").is_file():
+            if path.is_symlink() and leads_to_private(path):
+                says = "is a link to what only the verifier may see, and is not packed"
+                self.problems.warn(says, path, hint="copy what the agent needs", code="private-link")
                 return True
-            if is_secret_file(path.name) and not path.is_dir():
+            if path.name in ("eval.yaml", "tool_handlers.yaml") and is_file(path.with_name("eval.yaml")):
+                return True
+            if is_secret_file(path.name) and not is_folder(path):
                 self.problems.warn(
                     "looks like credentials and is not packed", path, hint="name it .example if it holds none",
                     code="secret",
                 )  # fmt: skip
                 return True
-            return path != root and path.is_dir() and belongs_to_an_eval(path)
+            return path != root and is_folder(path) and belongs_to_an_eval(path)
 
         return left_out
 
@@ -244,17 +293,17 @@ class _Finder:
 
     def _watch(self, path: Path) -> Path:
         """A file or folder by itself; what a folder holds is watched when it is walked."""
-        self.watched.append(("names" if path.is_dir() else "tree", str(path)))
+        self.watched.append(("names" if is_folder(path) else "tree", str(path)))
         return path
 
 
 def belongs_to_an_eval(folder: Path) -> bool:
     """Whether a folder is an eval, its cases or what was built from it; not a skill or plugin that has evals too."""
-    if (folder / BUILD_DIR).is_dir() or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
+    if is_folder(folder / BUILD_DIR) or (folder.name == "jobs" and any(folder.glob("*/job.json"))):
         return True
-    if (folder / "eval.yaml").is_file():
-        return not ((folder / "SKILL.md").is_file() or (folder / ".claude-plugin").is_dir())
-    return folder.name in ("cases", "dataset") and (folder.parent / "eval.yaml").is_file()
+    if is_file(folder / "eval.yaml"):
+        return not (is_file(folder / "SKILL.md") or is_folder(folder / ".claude-plugin"))
+    return folder.name in ("cases", "dataset") and is_file(folder.parent / "eval.yaml")
 
 
 def private_files(ev: Eval) -> Iterator[Path]:
@@ -263,7 +312,7 @@ def private_files(ev: Eval) -> Iterator[Path]:
         yield ev.handlers_file
     for base in (ev.root, ev.project):
         dataset = base / ev.spec.dataset.path
-        if dataset.is_dir() and dataset.resolve() != base.resolve():
+        if is_folder(dataset) and dataset.resolve() != base.resolve():
             yield dataset
         for judge in ev.spec.judges:
             if judge.prompt_file is not None:
@@ -273,6 +322,8 @@ def private_files(ev: Eval) -> Iterator[Path]:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON mapping, or an empty one when there is none: whether it is right is for the agent program to say."""
     try:
+        if not is_file(path):  # a pipe would block
+            return {}
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}

@@ -8,6 +8,7 @@ credentials, version control.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.paths import is_file, is_folder
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.layer import belongs_to_an_eval, private_files
 from harbor_tasks.tasks.plan import TaskFile
@@ -36,10 +38,10 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
     """Find and read the context of ``sandbox.dockerfile``: the Dockerfile's folder."""
     text = ev.spec.sandbox.dockerfile
     path = None if text is None else ev.resolve(text, problems, "sandbox", "dockerfile", what="Dockerfile")
-    if path is None or not path.is_file():
+    if path is None or not is_file(path):
         return OwnBase()
     folder = path.parent
-    ignored = _ignore_rules(path)
+    ignored = _ignore_rules(path, problems)
     private = {ev.file, *private_files(ev)}
 
     def left_out(file: Path) -> bool:
@@ -47,7 +49,7 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
             return False
         if file.name in NEVER_PACKED or file in private or file.name.endswith(".dockerignore"):
             return True
-        is_dir = file.is_dir()
+        is_dir = is_folder(file)
         if ignored.leave_out(file.relative_to(folder).as_posix()) and not (is_dir and ignored.has_exceptions):
             return True
         if is_dir:
@@ -58,7 +60,7 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
                 code="secret",
             )  # fmt: skip
             return True
-        return file.name in ("eval.yaml", "tool_handlers.yaml") and file.with_name("eval.yaml").is_file()
+        return file.name in ("eval.yaml", "tool_handlers.yaml") and is_file(file.with_name("eval.yaml"))
 
     visited: list[Path] = []
     files = [_hashed(file, problems) for file in collect(folder, problems, skip=left_out, visited=visited)]
@@ -112,10 +114,18 @@ def _ignore_files(dockerfile: Path) -> tuple[Path, Path]:
     return dockerfile.with_name(f"{dockerfile.name}.dockerignore"), dockerfile.with_name(".dockerignore")
 
 
-def _ignore_rules(dockerfile: Path) -> IgnoreRules:
+def _ignore_rules(dockerfile: Path, problems: Problems) -> IgnoreRules:
     for path in _ignore_files(dockerfile):
-        if path.is_file():
+        if not os.path.lexists(path):
+            continue
+        if not is_file(path):
+            problems.error("must be a file (no folder, pipe, socket or device)", path, code="not-packable")
+            break
+        try:
             return ignore_rules(path.read_text(encoding="utf-8-sig", errors="replace").splitlines())
+        except OSError as error:
+            problems.error(f"cannot be read ({error.strerror})", path, code="not-packable")
+            break
     return IgnoreRules(())
 
 

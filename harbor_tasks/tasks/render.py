@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.errors import AuthorError, Problems
-from harbor_tasks.evalspec import Case, CaseFile, Eval, env_references, load_yaml
+from harbor_tasks.evalspec import Case, CaseFile, Eval, dotted, env_references, load_yaml
 from harbor_tasks.policy.handlers import Handlers, handlers_of
 from harbor_tasks.policy.lint import lint
 from harbor_tasks.resources import resource, script_module
@@ -75,6 +75,8 @@ class EvalPlan:
     """Skills that only the case itself could bring."""
     shared: tuple[TaskFile, ...]
     """Files with the same content in every task."""
+    faulty: bool
+    """Whether the eval has errors: its cases can be checked, but no task of it would be whole."""
 
     @property
     def patterns(self) -> list[str]:
@@ -104,7 +106,7 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     return EvalPlan(
         ev=ev, handlers=handlers, judging=judging, layer=layer, base=base, image=image, toml=toml,
         instructions=tuple(_instructions(ev)), missing=missing_skills(ev, layer),
-        shared=tuple(_shared(ev, judging, layer, seal)),
+        shared=tuple(_shared(ev, judging, layer, seal)), faulty=bool(problems.errors),
     )  # fmt: skip
 
 
@@ -141,9 +143,10 @@ def _instructions(ev: Eval) -> Iterator[Instruction]:
     ]
     for step, part, keys in parts or [(None, execution, ("execution",))]:
         key = "arguments" if part.skill is not None else "prompt"
-        template = (part.arguments if part.skill is not None else part.prompt) or ""
-        what = re.sub(r"\.(\d+)", r"[\1]", ".".join(map(str, (*keys, key))))
-        yield Instruction(step, part.skill, template, what, ev.line(*keys, key))
+        template = part.arguments if part.skill is not None else part.prompt
+        if part.skill is None and template is None:
+            continue  # neither was given, or it was faulty: said when eval.yaml was read
+        yield Instruction(step, part.skill, template or "", dotted(ev.where(*keys, key)), ev.line(*keys, key))
 
 
 def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iterator[TaskFile]:
@@ -195,10 +198,10 @@ def render_task(
         problems.error(str(error), case.directory, case=case.id, code="task-toml")
         return None
     files.sort(key=lambda file: file.path)
-    if not problems.errors:
+    if not problems.errors and not plan.faulty:
         for fault in faults_of(files):
             problems.error(f"its task would be wrong: {fault}", case.directory, case=case.id, code="conformance")
-    if problems.errors:
+    if problems.errors or plan.faulty:
         return None
     return TaskPlan(name, tuple(files), digest_of(files))
 
@@ -293,6 +296,10 @@ class _Task:
     def solution(self) -> Iterator[TaskFile]:
         """`solution/`, and with steps also theirs: Harbor's oracle takes a step's own folder if there is one."""
         steps = [part.step for part in self.plan.instructions if part.step is not None]
+        for file in self.case.solution:
+            if file.path in steps and not file.is_dir:
+                message = f"must be a folder: it is the solution of the step {file.path}"
+                self.problems.error(message, file.source, case=self.case.id, hint="move it into it", code="case-file")
         shared = [f for f in self.case.solution if f.path.split("/", 1)[0] not in steps]
         for file in shared:
             self._not_harborignore(file)

@@ -53,7 +53,14 @@ def run_before_all(ev: Eval, folder: Path, problems: Problems) -> None:
 
 def staged_workspace(ev: Eval, case: Case, ground: Path, folder: Path, problems: Problems) -> list[TaskFile] | None:
     """Prepare a case's workspace in ``folder``, which is made; its files, or None when a command failed."""
-    shutil.copytree(ground, folder, symlinks=True)
+    try:
+        shutil.copytree(ground, folder, symlinks=True)
+    except shutil.Error as error:
+        for source, _target, why in error.args[0]:
+            message = f"hooks.before_all made {Path(source).relative_to(ground)}, which cannot be copied ({why})"
+            line = ev.line("hooks", "before_all")
+            problems.error(message, ev.file, line, hint="only files and folders can be packed", code="hook-clash")
+        return None
     for file in case.files:
         target = folder / file.path
         try:

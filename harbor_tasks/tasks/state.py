@@ -26,16 +26,18 @@ from harbor_tasks import __version__
 from harbor_tasks.errors import Problem, Where
 from harbor_tasks.tasks.plan import BUILD_DIR
 
-VERSION = 1
+VERSION = 2
 FINE_GRAIN_NS = 50_000_000
 COARSE_GRAIN_NS = 2_100_000_000
 _SECOND = 1_000_000_000
 _NEVER_SAME = "changed meanwhile"
 _CACHES = frozenset({"__pycache__"})
+FOLDER_MODE = 0o755
+"""Of every folder that a build writes."""
 
 Watch = tuple[str, str]
-"""How a path is watched, and the path. ``tree``: all that is below it; ``names``: what a folder lists; ``there``:
-whether it exists."""
+"""How a path is watched, and the path. ``tree``: all that is below it, caches of Python aside; ``whole``: caches too;
+``built``: the modes of folders too, its own included; ``names``: what a folder lists; ``there``: whether it exists."""
 
 Entry = tuple[str, os.stat_result | None, str]
 """A name below a watched path, its status if it is a file, and what else is to be compared."""
@@ -95,8 +97,8 @@ class State:
 
     def task_is_same(self, task: TaskState, out: str) -> bool:
         """Whether a case and its task directory are as they were."""
-        return is_same(task.inputs, [("tree", task.source)]) and is_same(
-            task.outputs, [("tree", f"{out}/{task.directory}")]
+        return is_same(task.inputs, case_watches(task.source)) and is_same(
+            task.outputs, built_watches(out, task.directory)
         )
 
     def nothing_changed(self, request: Request, out: Path) -> bool:
@@ -183,8 +185,23 @@ def own_watches() -> list[Watch]:
 def meta_watches(out: str) -> list[Watch]:
     """What a build writes beside the tasks, and the names of all that lies in the output folder."""
     meta = f"{out}/{BUILD_DIR}"
-    folders = [("tree", f"{meta}/{name}") for name in ("build.json", "layer", "base", "probe")]
+    folders = [("built", f"{meta}/{name}") for name in ("build.json", "layer", "base", "probe")]
     return [*folders, ("names", out)]
+
+
+def case_watches(directory: str) -> list[Watch]:
+    """A case's folder."""
+    return [("whole", directory)]
+
+
+def built_watches(out: str, directory: str) -> list[Watch]:
+    """A task directory of an output folder."""
+    return [("built", f"{out}/{directory}")]
+
+
+def folder_entry(name: str, mode: int = FOLDER_MODE) -> Entry:
+    """The entry of a folder, with its mode if that matters."""
+    return name, None, f"/{mode & 0o777:o}"
 
 
 def is_same(unit: Unit, watches: Iterable[Watch]) -> bool:
@@ -269,12 +286,13 @@ def _entries(how: str, path: str) -> list[Entry]:
     if stat.S_ISREG(status.st_mode):
         return [("", status, "")]
     if stat.S_ISLNK(status.st_mode):
-        return [("", status, _target(path)), *_below(os.path.realpath(path))]
-    return _below(path)
+        return [("", status, _target(path)), *_below(os.path.realpath(path), how)]
+    return [*([folder_entry("", status.st_mode)] if how == "built" else []), *_below(path, how)]
 
 
-def _below(root: str) -> list[Entry]:
+def _below(root: str, how: str) -> list[Entry]:
     found: list[Entry] = []
+    skipped = _CACHES if how == "tree" else frozenset()
     pending = [""]
     while pending:
         prefix = pending.pop()
@@ -284,8 +302,9 @@ def _below(root: str) -> list[Entry]:
                     name = prefix + entry.name
                     if not entry.is_dir(follow_symlinks=False):
                         found.append(_file(entry, name))
-                    elif entry.name not in _CACHES:
-                        found.append((name, None, "/"))
+                    elif entry.name not in skipped:
+                        mode = entry.stat(follow_symlinks=False).st_mode if how == "built" else 0
+                        found.append(folder_entry(name, mode))
                         pending.append(name + "/")
         except NotADirectoryError:
             continue  # a link to a file: its own status says all

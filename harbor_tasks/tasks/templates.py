@@ -1,27 +1,48 @@
 """Templates: the author's (`execution.prompt`, `.arguments`) and our own of ``templates/task``.
 
 An author's template is Jinja when it holds a mark of Jinja, else plain text with ``{field}`` and ``{field?}``. It sees
-one name, ``input``; values are put in as they are and never rendered again.
+one name, ``input``; values are put in as they are and never rendered again. A template that does more than put values
+in (it multiplies, calls, loops in loops …) is rendered in a process with limits: it could be a bomb.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pickle
 import re
+import resource as limits
+import select
 import shlex
+import signal
+import time
+import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, nodes
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, nodes, pass_context
 from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from harbor_tasks.errors import Problems
+from harbor_tasks.errors import Problem, Problems
 from harbor_tasks.resources import resource
+from harbor_tasks.tasks.template_cost import line_that_computes
+
+MAX_CHARACTERS = 4 << 20
+"""Of a rendered text: more than any model reads."""
+MAX_SECONDS = 2
+MAX_MEMORY = 512 << 20
+"""What the rendering of a template that computes may take: seconds of CPU, bytes beside those of the build."""
+_WAIT_SECONDS = 20.0  # for those seconds, on a busy machine
+_TOO_LONG = f"would be longer than {MAX_CHARACTERS >> 20} Mi characters"
+_TOO_COSTLY = f"takes more than {MAX_SECONDS} s or {MAX_MEMORY >> 20} MiB to render"
+_SMALLER = "an instruction is a text for a reader: put large data into files/"
 
 _FIELD = re.compile(r"\{([^\W\d]\w*)(\??)\}")
 _FILE_NAME = "<template>"
@@ -83,14 +104,21 @@ def _render_fields(place: _Place, data: Any) -> str | None:
         place.not_a_mapping(data)
         return None
     missing: list[re.Match[str]] = []
+    length = len(place.template)
 
     def value(found: re.Match[str]) -> str:
+        nonlocal length
         given = data.get(found[1])
         if given is None and not found[2]:
             missing.append(found)
-        return "" if given is None else as_text(given)
+        text = "" if given is None or length > MAX_CHARACTERS else as_text(given)
+        length += len(text)
+        return text
 
     text = _FIELD.sub(value, place.template)
+    if length > MAX_CHARACTERS:
+        place.error(_TOO_LONG, None, hint=_SMALLER, code="template-size")
+        return None
     for found in missing:
         place.error(
             f"Required field '{found[1]}' is missing (input.{found[1]})",
@@ -103,16 +131,112 @@ def _render_fields(place: _Place, data: Any) -> str | None:
 
 def _render_jinja(place: _Place, data: Any, steps: Mapping[str, Any] | None) -> str | None:
     try:
+        computes = _computes(place.template)
         compiled = _compiled(place.template)
     except TemplateSyntaxError as error:
         place.error(f"wrong template syntax ({error.message})", error.lineno, code="template-syntax", all_cases=True)
+        return None
+    except RecursionError:
+        place.error("is nested too deeply", None, code="template-syntax", all_cases=True)
         return None
     if not isinstance(data, Mapping):
         place.not_a_mapping(data)
         return None
     names: dict[str, Any] = {"input": data} if steps is None else {"input": data, "steps": steps}
+    if computes is None:
+        return _rendered(place, compiled, names)
+    return _rendered_apart(place, compiled, names, computes)
+
+
+@lru_cache(maxsize=256)
+def _computes(template: str) -> int | None:
+    """The line of what may make a template costly; None when its cost is bounded by its values."""
+    return line_that_computes(_author_environment().parse(template))
+
+
+_costly: set[str] = set()
+"""Templates that were found to be too costly with one case: they are not tried with the others."""
+
+
+def _rendered_apart(place: _Place, compiled: Template, names: Mapping[str, Any], line: int) -> str | None:
+    """As `_rendered`, by a process that may use only so much time and memory; ``line`` is what may need them."""
+    answer = None if place.template in _costly else _asked(place, compiled, names)
+    if answer is None:
+        _costly.add(place.template)
+        place.error(_TOO_COSTLY, line, hint=_SMALLER, code="template-size")
+        return None
+    text, problems = answer
+    place.problems.extend(problems)
+    return text
+
+
+def _asked(place: _Place, compiled: Template, names: Mapping[str, Any]) -> tuple[str | None, list[Problem]] | None:
+    """What a child process makes of a template; None when it reached a limit."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child only renders
+        child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _answer(place, compiled, names, writer)
+    os.close(writer)
+    data = bytearray()
+    deadline = time.monotonic() + _WAIT_SECONDS
     try:
-        return compiled.render(names)
+        while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            chunk = os.read(reader, 1 << 18)
+            if not chunk:
+                break
+            data += chunk
+    finally:
+        os.close(reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not data.endswith(_END):
+        return None
+    answer: tuple[str | None, list[Problem]] = pickle.loads(data)  # noqa: S301 - from our own child
+    return answer
+
+
+_END = b"rendered"
+
+
+def _answer(place: _Place, compiled: Template, names: Mapping[str, Any], writer: int) -> NoReturn:
+    """The life of the child: render within the limits, send, end."""
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        limits.setrlimit(limits.RLIMIT_CORE, (0, 0))
+        limits.setrlimit(limits.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
+        with contextlib.suppress(OSError, ValueError):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            most = pages * limits.getpagesize() + MAX_MEMORY
+            limits.setrlimit(limits.RLIMIT_AS, (most, most))
+        own = Problems()
+        text = _rendered(replace(place, problems=own), compiled, names)
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(pickle.dumps((text, list(own))) + _END)
+    finally:
+        os._exit(0)
+
+
+def _rendered(place: _Place, compiled: Template, names: Mapping[str, Any]) -> str | None:
+    parts: list[str] = []
+    length = 0
+    try:
+        stream: Any = compiled.generate(names)
+        for part in stream:
+            parts.append(part)
+            length += len(part)
+            if length > MAX_CHARACTERS:
+                line = compiled.get_corresponding_lineno(stream.gi_yieldfrom.gi_frame.f_lineno)
+                place.error(_TOO_LONG, line, hint=_SMALLER, code="template-size")
+                return None
+        return "".join(parts)
+    except MemoryError as error:
+        parts.clear()
+        place.error(_TOO_COSTLY, _line_of(error.__traceback__), hint=_SMALLER, code="template-size")
     except _EmptyValueError as error:
         at = _line_of(error.__traceback__)
         empty = [e for e in _expressions(place.template, at) if _is_empty(e, names)] or ["a value"]
@@ -179,7 +303,8 @@ class _AuthorEnvironment(ImmutableSandboxedEnvironment):
 
 @cache
 def _author_environment() -> _AuthorEnvironment:
-    env = _AuthorEnvironment(undefined=_Undefined, keep_trailing_newline=True, finalize=_printed)
+    # Nothing is worked out while a template is compiled: it has no limits then.
+    env = _AuthorEnvironment(undefined=_Undefined, keep_trailing_newline=True, finalize=_printed, optimized=False)
     del env.globals["lipsum"], env.filters["random"]
     return env
 
@@ -189,8 +314,9 @@ def _compiled(template: str) -> Template:
     return _author_environment().from_string(template)
 
 
-def _printed(value: Any) -> Any:
-    """What an expression of an author's template prints as."""
+@pass_context
+def _printed(_context: Context, value: Any) -> Any:
+    """What an expression of an author's template prints as; that it takes the context keeps it from being run early."""
     if isinstance(value, (str, _Undefined)):
         return value
     if value is None or callable(value):

@@ -77,6 +77,7 @@ class _Walk:
         elif stat.S_ISREG(mode):
             if not os.access(path, os.R_OK):
                 self._error(path, "cannot be read (permission denied)")
+                return
             yield TaskFile(relative, path, 0o755 if mode & 0o111 else 0o644)
         else:
             self._error(path, "not a regular file or folder (a pipe, socket or device)", "only files can be packed")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.load import misplaced_handlers
+from harbor_tasks.evalspec.paths import is_folder, is_there
 from harbor_tasks.tasks.render import EvalPlan
 from harbor_tasks.tasks.state import Watch
 
@@ -18,7 +20,7 @@ def watches_of(plan: EvalPlan, cases: frozenset[Path]) -> list[Watch]:
     found.update(dict.fromkeys(_files(plan)))
     found.update(dict.fromkeys(plan.layer.watched))
     found.update(dict.fromkeys(plan.base.watched))
-    found.update((("names" if path.is_dir() else "tree", str(path)), None) for path in plan.judging.inputs)
+    found.update((("names" if is_folder(path) else "tree", str(path)), None) for path in plan.judging.inputs)
     found.update(dict.fromkeys(_dataset(ev, cases)))
     found.update((("there", str(folder / ".git")), None) for folder in _up_to_project(ev))
     return list(found)
@@ -26,7 +28,7 @@ def watches_of(plan: EvalPlan, cases: frozenset[Path]) -> list[Watch]:
 
 def project_is_cwd(ev: Eval) -> str | None:
     """The current folder, if the project would be another one elsewhere: no folder above the eval has `.git`."""
-    return None if (ev.project / ".git").exists() else os.getcwd()  # noqa: PTH109
+    return None if is_there(ev.project / ".git") else os.getcwd()  # noqa: PTH109
 
 
 def _files(plan: EvalPlan) -> Iterator[Watch]:
@@ -43,6 +45,8 @@ def _files(plan: EvalPlan) -> Iterator[Watch]:
         if text is not None:
             for base in (ev.root, ev.project):
                 yield "tree", str(base / text)
+    for path in misplaced_handlers(ev):
+        yield "there", str(path)
     for text in spec.runner.plugin_dirs:
         for base in (ev.root, ev.project):
             yield "there", str(base / text)
@@ -53,7 +57,7 @@ def _dataset(ev: Eval, cases: frozenset[Path]) -> Iterator[Watch]:
     for base in (ev.root, ev.project):
         folder = base / ev.spec.dataset.path
         yield "names", str(folder)
-        if folder.is_dir():
+        if is_folder(folder):
             for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
                 path = folder / entry.name
                 if entry.is_dir() and path not in cases and not entry.name.startswith("."):
@@ -64,5 +68,5 @@ def _up_to_project(ev: Eval) -> Iterator[Path]:
     """The folders in which `.git` makes the project, from the eval's up."""
     for folder in (ev.root, *ev.root.parents):
         yield folder
-        if (folder / ".git").exists():
+        if is_there(folder / ".git"):
             return

@@ -20,7 +20,16 @@ from types import TracebackType
 
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile
-from harbor_tasks.tasks.state import Entry, TaskState, read_state, stamp_of, stamp_of_entries
+from harbor_tasks.tasks.state import (
+    FOLDER_MODE,
+    Entry,
+    TaskState,
+    built_watches,
+    folder_entry,
+    read_state,
+    stamp_of,
+    stamp_of_entries,
+)
 
 _NEW = "new-"
 _PENDING = "pending.json"
@@ -66,8 +75,9 @@ class Output:
     def _make(self) -> None:
         try:
             self._made = [p for p in (self.meta, self.out, *self.out.parents) if not p.exists()]
-            self.out.mkdir(parents=True, exist_ok=True)
-            self._umask = os.umask(0o022)  # the modes of what is written below do not depend on who builds
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self._umask = os.umask(0o022)  # the modes of what is written do not depend on who builds
+            self.out.mkdir(exist_ok=True)
             self.meta.mkdir(exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise AuthorError(f"{self.out}: a file is in the way; name a folder for the tasks") from None
@@ -133,8 +143,8 @@ class Output:
         """
         place = self.out / directory
         if owned and same(place, files):
-            return False, stamp_of([("tree", str(place))])
-        return True, stamp_of_entries([("tree", write_files(self.staging / "tasks" / directory, files))])
+            return False, stamp_of(built_watches(str(self.out), directory))
+        return True, stamp_of_entries([("built", write_files(self.staging / "tasks" / directory, files))])
 
     def put_meta(self, name: str, files: Iterable[TaskFile]) -> None:
         """Write a folder of ``.harbor-pack`` into the staging folder, unless it is there already or is to be none."""
@@ -190,7 +200,8 @@ class Output:
 def write_files(root: Path, files: Iterable[TaskFile]) -> list[Entry]:
     """Write files below a new folder, with exactly their modes (given a umask of 022); what is there now."""
     base = str(root)
-    os.makedirs(base)  # noqa: PTH103 - this loop makes tens of thousands of files
+    root.parent.mkdir(parents=True, exist_ok=True)
+    os.mkdir(base, FOLDER_MODE)  # noqa: PTH102 - this loop makes tens of thousands of files
     made = {""}
     entries: list[Entry] = []
     for file in files:
@@ -208,7 +219,7 @@ def write_files(root: Path, files: Iterable[TaskFile]) -> list[Entry]:
             entries.append((file.path, os.fstat(handle), ""))
         finally:
             os.close(handle)
-    entries += [(folder, None, "/") for folder in made if folder]
+    entries += map(folder_entry, made)
     return entries
 
 
@@ -217,16 +228,16 @@ def _make_folder(base: str, folder: str, made: set[str]) -> None:
     above = folder.rpartition("/")[0]
     if above not in made:
         _make_folder(base, above, made)
-    os.mkdir(f"{base}/{folder}")  # noqa: PTH102
+    os.mkdir(f"{base}/{folder}", FOLDER_MODE)  # noqa: PTH102
     made.add(folder)
 
 
 def same(root: Path, files: Iterable[TaskFile]) -> bool:
     """Whether a folder holds exactly these files: paths, contents, modes, empty folders, and nothing else."""
     files = list(files)
-    if root.is_symlink() or not root.is_dir():
-        return False
     base = str(root)
+    if not _is_folder(base):
+        return False
     return all(_same_file(f"{base}/{file.path}", file) for file in files) and _nothing_else(
         base, "", {file.path for file in files}
     )
@@ -238,7 +249,7 @@ def _same_file(path: str, file: TaskFile) -> bool:
     except OSError:
         return False
     if file.content is None:
-        return stat.S_ISDIR(status.st_mode)
+        return _is_folder(path)
     if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != file.mode:
         return False
     if isinstance(file.content, bytes):
@@ -246,15 +257,24 @@ def _same_file(path: str, file: TaskFile) -> bool:
     return _sha256(path) == file.sha256
 
 
+def _is_folder(path: str) -> bool:
+    """Whether there is a folder, no link to one, of the mode that a build gives it."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and mode & 0o777 == FOLDER_MODE  # a set group id comes from the folder above
+
+
 def _nothing_else(base: str, prefix: str, wanted: set[str]) -> bool:
-    """Whether every file and empty folder below ``base`` is wanted."""
+    """Whether every file and empty folder below ``base`` is wanted, and every folder of the right mode."""
     entries = list(os.scandir(f"{base}/{prefix}"))
     if not entries and prefix and prefix.rstrip("/") not in wanted:
         return False
     for entry in entries:
         path = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
-            if not _nothing_else(base, path + "/", wanted):
+            if not _is_folder(entry.path) or not _nothing_else(base, path + "/", wanted):
                 return False
         elif path not in wanted:
             return False

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.agents.base import Places
+from harbor_tasks.agents.base import Places, make_agent
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.agents.replay import ReplayAgent
-from harbor_tasks.evalspec.schema import Runner
+from harbor_tasks.errors import AuthorError
+from harbor_tasks.evalspec.schema import Runner, Sandbox
 
 
 class Manifest:
@@ -29,6 +30,16 @@ def replay(**runner: Any) -> ReplayAgent:
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+def test_an_agent_with_a_model_does_not_run_without_a_network(agent: str) -> None:
+    manifest: Any = Manifest(type=agent)
+    manifest.sandbox = Sandbox(network="none")
+    for environment, scripted in (("local", False), ("docker", False), ("docker", True)):
+        with pytest.raises(AuthorError, match=r"sandbox.network is none, but the agent .* needs its model"):
+            make_agent(agent, manifest).prepare(environment, {}, scripted=scripted)
+    make_agent("oracle", manifest).prepare("docker", {}, scripted=False)
 
 
 def test_a_step_takes_its_own_solution_or_the_tasks(tmp_path: Path) -> None:

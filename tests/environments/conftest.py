@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_job, read_trials
-from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.environments.jobs import dry_run, run_job
+from harbor_tasks.environments.plan import JobPlan
 from harbor_tasks.tasks.build import build
 
 DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
@@ -93,14 +94,26 @@ class Author:
         path.parent.mkdir(exist_ok=True)
         path.write_text(yaml.safe_dump({"handlers": list(handlers)}))
 
+    @property
+    def eval(self) -> Path:
+        return self.folder / "eval"
+
+    def write(self) -> None:
+        """The eval.yaml, in a project of its own."""
+        (self.eval / ".git").mkdir(exist_ok=True)
+        (self.eval / "eval.yaml").write_text(json.dumps(self.spec))
+
     def build(self) -> Path:
-        (self.folder / "eval" / ".git").mkdir(exist_ok=True)
-        (self.folder / "eval" / "eval.yaml").write_text(json.dumps(self.spec))
-        return build(self.folder / "eval", self.folder / "out").out
+        self.write()
+        return build(self.eval, self.folder / "out").out
 
     def run(self, agent: str = "oracle", **options: Any) -> Ran:
         """Build and run."""
         return self.run_built(self.build(), agent, **options)
+
+    def dry_run(self, source: Path | None = None, agent: str = "oracle", **options: Any) -> JobPlan:
+        """Plan only."""
+        return dry_run(source or self.build(), RunOptions(agent=agent, jobs_dir=self.jobs, **options))
 
     def run_built(self, out: Path, agent: str = "oracle", **options: Any) -> Ran:
         events: list[Event] = []

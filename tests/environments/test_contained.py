@@ -131,6 +131,17 @@ def test_nothing_stays_when_the_caller_itself_is_killed(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize(
+    "say", ["""echo '{"exit_code": 0, "left": 0}'""", """printf '{"exit_code": 0'""", "echo []", "yes | head -c 300000"]
+)
+def test_a_program_that_reports_in_its_watchers_place_is_not_believed(tmp_path: Path, say: str) -> None:
+    """It is of the same user, and finds the watcher's files."""
+    report = "/proc/$PPID/fd/$(tr '\\0' '\\n' < /proc/$PPID/cmdline | sed -n 5p)"
+    ended = run(tmp_path, f"test -p {report} && {say} > {report}; sleep 60")
+    assert (ended.why, ended.exit_code) == ("exited", None)
+    assert ended.seconds < 20
+
+
 def test_a_program_that_kills_its_watcher_is_found_by_its_mark(tmp_path: Path) -> None:
     mark = f"/tmp/{uuid.uuid4().hex}"
     script = "setsid bash -c 'echo $$ > pid; exec sleep 60' & sleep 0.3; kill -9 $PPID; sleep 5"

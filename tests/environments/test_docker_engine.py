@@ -129,6 +129,6 @@ def test_more_cpus_than_the_engine_has_are_said_before_there_is_a_job(plain: Any
 def test_a_dry_run_makes_nothing_on_the_engine(plain: Any) -> None:
     plain.spec["sandbox"]["image"] = "harbor-pack-test-there-is-none:latest"
     plain.case("a", solve="true")
-    ran = plain.run("oracle", environment="docker", dry_run=True)
-    assert [event.text for event in ran.events if event.kind == "planned"] == ["would run a"]
+    plan = plain.dry_run(environment="docker")
+    assert [one.case_id for one in plan.todo] == ["a"]
     assert not plain.jobs.exists()

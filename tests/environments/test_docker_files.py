@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harbor_tasks.environments.base import SandboxError
 from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import Demultiplexer, File, LineClosedError
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_module
 
 
 def packed(folder: Path) -> bytes:
@@ -160,6 +160,44 @@ def test_what_the_conductor_itself_complains_of_is_kept_apart() -> None:
     found = stream.feed(engine_piece(2, b"Traceback: \xff") + engine_piece(1, frame(b"o", b"caf\xc3")))
     assert found == [(b"o", b"caf\xc3")]
     assert bytes(stream.complaints) == b"Traceback: \xff"
+
+
+def test_what_the_conductor_does_not_pack_is_named_with_its_reason(tmp_path: Path) -> None:
+    conductor = script_module("conductor")
+    line, workspace = conductor.Line(), tmp_path / "workspace"
+    sent = bytearray()
+    line.send = lambda _kind, content: sent.extend(content)
+    (workspace / ("d/" * 120)).mkdir(parents=True)
+    (workspace / ("d/" * 99) / "deepest").touch()
+    os.mkfifo(workspace / "fifo")
+    for name, size in (("huge", 1 << 42), ("large", 101), ("whole", 100), ("more", 1)):
+        (workspace / name).touch()
+        os.truncate(workspace / name, size)
+    reply = conductor.pack(line, {"path": str(workspace), "limit": 101})
+    assert sorted(reply["left_out"]) == [
+        f"{'d/' * 99}d (more than 99 folders deep)", "fifo (a FIFO)",
+        "huge (4398046511104 bytes; no more than 101 bytes are kept)",
+        "more (1 bytes; no more than 101 bytes are kept)", "whole (100 bytes; no more than 101 bytes are kept)",
+    ]  # fmt: skip
+    (tmp_path / "target").mkdir()
+    assert unpack(io.BytesIO(bytes(sent)), tmp_path / "target") == []
+    assert {p.name for p in (tmp_path / "target").rglob("*") if p.is_file()} == {"large", "deepest"}
+
+
+def test_the_conductor_removes_a_tree_of_any_depth_and_no_file_behind_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "sub").mkdir(parents=True)
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    (doomed / "link").symlink_to(outside)
+    at = str(doomed)
+    for _ in range(1500):
+        at += "/d"
+        os.mkdir(at)  # noqa: PTH102
+    script_module("conductor").remove(str(doomed))
+    assert not doomed.exists()
+    script_module("conductor").remove(str(doomed))
+    assert (outside / "sub").is_dir()
 
 
 @pytest.mark.pythons

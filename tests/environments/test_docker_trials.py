@@ -309,6 +309,39 @@ def test_a_timeout_ends_everything_inside_and_the_verifier_still_looks(plain: An
     assert time.monotonic() - started < 60
 
 
+ODD = """
+mkfifo b-fifo; truncate -s 4T a-sparse; mkdir zz; echo last > zz/last; touch "$(printf 'caf\\351')"; echo yes > done.txt
+python3 -c "
+import os
+for _ in range(2500):
+    os.mkdir('deep')
+    os.chdir('deep')
+    open('file', 'w').close()
+"
+"""
+
+
+def test_whatever_an_agent_makes_of_its_workspace_it_is_judged_and_told_what_is_not_kept(plain: Any) -> None:
+    plain.spec["judges"].append({"name": "empty", "check": "return outputs['files'] == {}"})
+    plain.case("removed", solve='rm -rf "$PWD"')
+    plain.case("link", solve="cd /; mv workspace mine; echo yes > mine/done.txt; ln -s mine workspace")
+    plain.case("odd", solve=ODD)
+    trials = run(plain, "oracle", ("removed", "link", "odd"))
+    for case in ("removed", "link"):
+        trial = trials.trial[case]
+        assert (trial.error, [judge.passed for judge in trial.judges]) == (None, [False, True])
+        assert any("judged on an empty one" in warning for warning in trial.warnings)
+    odd = trials.trial["odd"]
+    assert (odd.error, [judge.passed for judge in odd.judges]) == (None, [True, False])
+    [warning] = [text for text in odd.warnings if "not kept" in text]
+    assert "a-sparse (4398046511104 bytes; no more than 1073741824 bytes are kept)" in warning
+    assert "b-fifo (a FIFO)" in warning
+    assert "(more than 99 folders deep)" in warning
+    workspace = trials.folder["odd"] / "workspace"
+    assert (workspace / "zz" / "last").read_text() == "last\n"
+    assert b"caf\xe9" in os.listdir(os.fsencode(workspace))  # noqa: PTH208 - names in bytes
+
+
 def test_an_agent_that_prints_without_end_is_ended(plain: Any) -> None:
     plain.case("flood", solve="yes")
     trials = run(plain, "oracle", ("flood",))

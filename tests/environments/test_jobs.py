@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,7 +114,11 @@ def test_what_this_version_does_not_run_is_said(author: Any, options: dict[str, 
 
 
 def test_a_folder_that_is_no_build_is_said(tmp_path: Path) -> None:
-    with pytest.raises(AuthorError, match="run harbor-pack build"):
+    with pytest.raises(AuthorError, match=r"neither an eval nor built tasks .* that harbor-pack build wrote"):
+        run_job(tmp_path, RunOptions(jobs_dir=tmp_path / "jobs"))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "eval.yaml").touch()
+    with pytest.raises(AuthorError, match=rf"did you mean one of {tmp_path}/shop\?"):
         run_job(tmp_path, RunOptions(jobs_dir=tmp_path / "jobs"))
 
 
@@ -129,11 +134,20 @@ def test_a_task_that_went_away_after_the_build_is_said(author: Any) -> None:
 def test_a_dry_run_names_the_trials_and_writes_nothing(author: Any) -> None:
     author.case("a", solve=DONE)
     author.case("b", solve=DONE)
-    ran = author.run(dry_run=True, attempts=2)
-    planned = [event.text for event in ran.events if event.kind == "planned"]
-    assert len(planned) == 4
-    assert "b (attempt 2)" in planned[3]
+    plan = author.dry_run(attempts=2)
+    assert [plan.label(one) for one in plan.todo] == [
+        "a (attempt 1)", "a (attempt 2)", "b (attempt 1)", "b (attempt 2)",
+    ]  # fmt: skip
     assert not author.jobs.exists()
+
+
+def test_a_dry_run_of_a_job_to_go_on_with_says_what_is_kept(author: Any) -> None:
+    author.case("a", solve=DONE)
+    author.case("b", solve="exit 1")
+    ran = author.run()
+    said = author.dry_run(resume=ran.folder).as_json()
+    assert [(one["case_id"], one["kept"]) for one in said["trials"]] == [("a", True), ("b", False)]
+    assert ran.job.status == "finished"
 
 
 def test_a_job_is_gone_on_with_where_it_has_no_result(author: Any) -> None:
@@ -166,6 +180,28 @@ def test_a_task_that_was_changed_runs_again_and_an_unchanged_one_does_not(author
     assert second.trials[0] == before[0]
     assert second.trials[1].id != before[1].id
     assert [event.text for event in second.events if event.kind == "started"] == ["started b"]
+    assert "case b has changed since this job started: it is run again" in [event.text for event in second.events]
+
+
+def test_a_job_is_not_gone_on_with_on_another_eval(author: Any) -> None:
+    author.case("a", solve=DONE)
+    first = author.run()
+    before = first.trials
+    author.spec["name"] = "table"
+    with pytest.raises(AuthorError, match="one of the eval 'desk', not of 'table'"):
+        author.run(resume=first.folder)
+    assert first.trials == before
+    assert first.job.status == "finished"
+
+
+def test_a_task_that_is_gone_is_left_out_of_its_job(author: Any) -> None:
+    author.case("a", solve=DONE)
+    case = author.case("b", solve=DONE)
+    first = author.run()
+    shutil.rmtree(case)
+    second = author.run(resume=first.folder)
+    assert [trial.case_id for trial in second.trials] == ["a"]
+    assert [event.text for event in second.events if "no longer built" in event.text]
 
 
 def test_more_attempts_add_trials_and_keep_the_first(author: Any) -> None:
@@ -180,7 +216,7 @@ def test_more_attempts_add_trials_and_keep_the_first(author: Any) -> None:
 def test_another_agent_does_not_go_on_with_a_job(author: Any) -> None:
     author.case(solve=DONE, replay=[])
     first = author.run("oracle")
-    with pytest.raises(AuthorError, match="agent oracle, not replay"):
+    with pytest.raises(AuthorError, match="agent oracle, not replay; go on with it by --agent oracle"):
         author.run("replay", resume=first.folder)
 
 
@@ -248,8 +284,10 @@ class Background:
     """A job in a process of its own, as a user runs it; every case's agent writes its process id and works on."""
 
     def __init__(self, author: Any, cases: int = 3, parallel: int = 2, trap: str = "") -> None:
+        self.goes_on = author.folder / "goes-on"
+        work = f"while [ ! -e {self.goes_on} ]; do sleep 0.05; done\n{DONE}"
         for number in range(cases):
-            author.case(f"c{number}", solve=f"{trap}echo $$ > pid\nwhile :; do sleep 0.05; done\n")
+            author.case(f"c{number}", solve=f"{trap}echo $$ > pid\n{work}")
         code = f"""
             import sys
             from pathlib import Path
@@ -327,6 +365,22 @@ def test_a_second_interrupt_ends_at_once_what_does_not_want_to(author: Any) -> N
     assert list(author.scratch.iterdir()) == []
 
 
+def test_a_signal_that_the_caller_ignores_does_not_end_a_job(author: Any) -> None:
+    author.case(solve=DONE)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does it
+
+    def listen(event: Event) -> None:
+        if event.kind == "started":
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    try:
+        folder = run_job(author.build(), RunOptions(agent="oracle", jobs_dir=author.jobs), on_event=listen)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert [trial.reward for trial in read_trials(folder)] == [1]
+
+
 def test_a_killed_job_leaves_no_agent_and_its_trials_have_vanished_until_they_run_again(author: Any) -> None:
     job = Background(author, cases=2, parallel=1)
     assert {trial.status for trial in read_trials(job.folder)} == {"pending"}
@@ -334,9 +388,7 @@ def test_a_killed_job_leaves_no_agent_and_its_trials_have_vanished_until_they_ru
     assert job.nothing_runs()
     assert read_job(job.folder).status == "running"
     assert [trial.status for trial in read_trials(job.folder)] == ["vanished", "vanished"]
-    for number in range(2):
-        author.case(f"c{number}", solve=DONE)
-    # the tasks have changed, so these are other trials; the ones that were cut short leave their folders
+    job.goes_on.touch()
     ran = author.run(resume=job.folder)
     assert [trial.reward for trial in ran.trials] == [1, 1]
 

@@ -130,6 +130,42 @@ def test_removing_a_tree_follows_no_link(tmp_path: Path) -> None:
     assert (outside / "sub").is_dir()
 
 
+def test_trees_of_any_depth_are_copied_and_removed(tmp_path: Path) -> None:
+    at = str(tmp_path / "source")
+    os.mkdir(at)  # noqa: PTH102
+    for _ in range(1500):
+        at += "/d"
+        os.mkdir(at)  # noqa: PTH102
+    (Path(at) / "file").write_text("x")
+    copy_tree(tmp_path / "source", tmp_path / "copy")
+    assert Path(at.replace("/source/", "/copy/"), "file").read_text() == "x"
+    for name in ("source", "copy"):
+        remove_tree(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source" / "b").mkdir(parents=True)
+    for name in ("a", "b/c", "d"):
+        (tmp_path / "source" / name).write_text(name)
+    whole = shutil.copy2
+
+    def fails(given: Path, place: Path, **more: Any) -> Any:
+        if given.name == "c":
+            raise PermissionError(13, "Permission denied")  # root is never told so by a file
+        return whole(given, place, **more)
+
+    monkeypatch.setattr(shutil, "copy2", fails)
+    told: list[tuple[str, str]] = []
+    copy_tree(tmp_path / "source", tmp_path / "t", lenient=lambda path, why: told.append((path.name, why)))
+    assert told == [("c", "Permission denied")]
+    assert sorted(path.name for path in (tmp_path / "t").rglob("*")) == ["a", "b", "d"]
+    with pytest.raises(PermissionError):
+        copy_tree(tmp_path / "source", tmp_path / "u")
+
+
 def test_a_scratch_folder_of_another_place_is_not_removed_for_a_note(author: Any, tmp_path: Path) -> None:
     precious = tmp_path / "hp-precious"
     precious.mkdir()

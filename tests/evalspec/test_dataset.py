@@ -391,3 +391,80 @@ def _cpu_of(desk: Desk, clock: Callable[[], float]) -> float:
     for _ in range(40):
         desk.read()
     return (clock() - start) / 40
+
+
+def put_special(path: Path, kind: str) -> None:
+    """Something in a file's place that is no file."""
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "full folder":
+        path.mkdir()
+        (path / "inner.yaml").write_text("a: b\n")
+    else:
+        path.symlink_to(kind)
+
+
+@pytest.mark.parametrize("name", ["input.yaml", "answers.yaml", "annotations.yaml", "replay.yaml"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "full folder", "/dev/zero", "gone.yaml"])
+def test_what_is_no_file_is_one_error_by_path_and_no_part_of_the_case(desk: Desk, name: str, kind: str) -> None:
+    put_special(desk.one / name, kind)
+    case = read_case(desk.eval, desk.one, desk.problems)
+    assert len(desk.said) == 1, desk.said
+    assert desk.said[0].startswith(f"one/{name} (case one): ")
+    if name == "input.yaml":
+        assert case is None
+    else:
+        assert case is not None
+        assert (case.answers_file, case.annotations_file, case.replay_file) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["files", "solution"])
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "input.yaml", "gone"])
+def test_what_must_be_a_folder_is_an_error_by_path(desk: Desk, name: str, kind: str) -> None:
+    put_special(desk.one / name, kind)
+    case = desk.read()
+    assert (case.files, case.solution) == ((), ())
+    (said,) = desk.said
+    assert said.startswith(f"one/{name} (case one): must be a folder")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Go on?: yes\nwhich: a\ngo  ON?: no\n", (3, 1)),
+        ("case_overrides:\n  Go on?: yes\n  'go on? ': [no]\n", (3, 2)),
+        ('{"Go on?": "1",\n "go on?": "1.0"}', (2, 1)),
+    ],
+)
+def test_one_question_with_two_answers_is_an_error_with_both_lines(
+    desk: Desk, text: str, lines: tuple[int, int]
+) -> None:
+    desk.put("answers.yaml", text)
+    desk.read()
+    (said,) = desk.said
+    assert said.startswith(f"one/answers.yaml:{lines[0]} (case one): ")
+    assert f"is the same question as 'Go on?' (line {lines[1]}) with another answer" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["Go on?: yes\ngo ON?: yes\n", "Go on?: yes\ncase_overrides: {go on?: no}\n", "a: {x: 1}\nA: {x: 2}\n"]
+)
+def test_the_same_answer_twice_and_an_override_are_fine(desk: Desk, text: str) -> None:
+    desk.put("answers.yaml", text)
+    desk.read()
+    assert desk.said == []
+
+
+@pytest.mark.parametrize("name", ["tool_handlers.yaml", "tool_handlers.yml", "tool_handlers.json"])
+def test_handlers_in_a_case_are_not_read(desk: Desk, name: str, tmp_path: Path, load: Load) -> None:
+    desk.put(name, "handlers: []\n")
+    desk.read()
+    (problem,) = desk.problems.errors
+    assert "tool_handlers.yaml beside eval.yaml" in str(problem)
+    (tmp_path / "tool_handlers.yaml").write_text("handlers: []\n")
+    desk.eval, desk.problems = load().ok, Problems()
+    desk.read()
+    assert [problem.level for problem in desk.problems] == ["warning"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -177,6 +178,14 @@ def test_eval_yml_is_found_in_a_folder(tmp_path: Path) -> None:
     ev = load_eval(tmp_path, Problems())
     assert ev is not None
     assert ev.file.name == "eval.yml"
+    (tmp_path / "eval.yaml").write_text(MINIMAL)
+    problems = Problems()
+    ev = load_eval(tmp_path, problems)
+    assert ev is not None
+    assert ev.file.name == "eval.yaml"
+    assert [str(one) for one in problems.warnings] == [
+        f"{tmp_path}/eval.yml: is not read; eval.yaml beside it is; remove one of them"
+    ]
 
 
 def test_duplicate_keys_in_eval_yaml_are_errors(load: Load) -> None:
@@ -194,6 +203,50 @@ def test_the_handlers_file_is_known(load: Load, tmp_path: Path) -> None:
     ("agent", "refused"), [("claude-code", True), ("codex", True), ("oracle", False), ("replay", False)]
 )
 def test_an_agent_with_a_model_needs_a_network(load: Load, agent: str, refused: bool) -> None:
-    spec = load(sandbox={"network": "none"}).ok.spec
-    assert ("sandbox.network" in network_fault(spec, agent)) == refused
-    assert not network_fault(load(sandbox={"network": "model"}).ok.spec, agent)
+    sandbox = load(sandbox={"network": "none"}).ok.spec.sandbox
+    assert ("sandbox.network" in network_fault(sandbox, agent)) == refused
+    assert not network_fault(load(sandbox={"network": "model"}).ok.spec.sandbox, agent)
+
+
+RULES = "handlers: []\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["tool_handlers.yml", "tool_handlers.json", "tool-handlers.yaml", "cases/tool_handlers.yaml",
+     "hooks/tool_handlers.yaml", "../tool_handlers.yaml", "../.claude/tool_handlers.yml"],
+)  # fmt: skip
+def test_handlers_that_would_not_be_read_are_an_error_that_names_the_right_place(tmp_path: Path, path: str) -> None:
+    (tmp_path / ".git").mkdir()
+    root = tmp_path / "eval"
+    (root / "cases").mkdir(parents=True)
+    (root / "eval.yaml").write_text(MINIMAL)
+    wrong = Path(os.path.normpath(root / path))
+    wrong.parent.mkdir(exist_ok=True)
+    wrong.write_text(RULES)
+
+    def said() -> list[tuple[str, str]]:
+        problems = Problems()
+        load_eval(root, problems)
+        return [(problem.level, str(problem)) for problem in problems]
+
+    [(level, text)] = said()
+    assert level == "error"
+    assert text.startswith(f"{wrong}: is not read: its rules would not be applied; handlers are read from ")
+    assert f"{root}/tool_handlers.yaml alone" in text
+    (root / "tool_handlers.yaml").write_text(RULES)
+    [(level, text)] = said()
+    assert (level, text.partition(":")[0]) == ("warning", str(wrong))
+
+
+@pytest.mark.parametrize("beside", ["eval.yaml", "eval.yml", "hooks/tools.py"])
+def test_handlers_of_another_eval_and_those_of_an_agent_are_not_meant(tmp_path: Path, beside: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / beside).write_text(MINIMAL)
+    (tmp_path / "tool_handlers.yaml").write_text(RULES)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/eval.yaml").write_text(MINIMAL)
+    problems = Problems()
+    assert load_eval(tmp_path / "inner", problems) is not None
+    assert list(problems) == []

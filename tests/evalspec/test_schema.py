@@ -79,9 +79,25 @@ JUDGE = {"name": "j", "check": "return True"}
             {"runner": {"settings": {"env": {"CLAUDE_CODE_SIMPLE": "1"}}}},
             "runner.settings.env.CLAUDE_CODE_SIMPLE may not",
         ),
+        ({"execution": {"prompt": "p", "arguments": "--x"}}, "execution.arguments go with a skill; beside a prompt"),
+        (
+            {"execution": {"steps": [{"id": "a", "prompt": "p"}], "arguments": "--x"}},
+            "execution.arguments go with a skill; beside a steps pipeline they would be dropped; give them to",
+        ),
+        ({"permissions": {"deny": [{"path": "x", "tools": "Read"}]}}, "deny[0].tools must be a list, not 'Read'"),
+        (
+            {"runner": {"permission_mode": "dontask"}},
+            "runner.permission_mode must be one of 'default', 'manual', 'acceptEdits', 'plan', 'auto', 'dontAsk', "
+            "'bypassPermissions', not 'dontask'; did you mean 'dontAsk'?",
+        ),
+        ({"runner": {"effort": "hgih"}}, "runner.effort must be one of 'low', "),
+        ({"runner": {"effort": 3}}, "runner.effort must be a string, not 3"),
+        ({"runner": {"type": "codex", "effort": "max"}}, "'high', 'xhigh', not 'max'"),
+        ({"runner": {"workspace_mode": "rpeo"}}, "runner.workspace_mode must be one of 'repo', not 'rpeo'"),
         ({"name": None}, "name is missing"),
         ({"dataset": {}}, "dataset.path is missing"),
-        ({"hooks": {"before_all": [{"comand": "x"}]}}, "hooks.before_all[0].command is missing"),
+        ({"hooks": {"before_all": [{}]}}, "hooks.before_all[0].command is missing"),
+        ({"hooks": {"before_all": [{"comand": "x"}]}}, "unknown key 'comand' in hooks.before_all[0]; did you mean"),
     ],
 )
 def test_a_wrong_key_is_an_error(load: Load, keys: dict[str, Any], says: str) -> None:
@@ -101,6 +117,10 @@ def test_a_wrong_key_is_an_error(load: Load, keys: dict[str, Any], says: str) ->
         ({"id": "a", "prompt": "p", "on_failure": "retry"}, "must be one of 'fail' or 'continue', not 'retry'"),
         ({"id": "a"}, "execution.steps[0] must set one of skill, prompt"),
         ({"id": "a", "prompt": "p", "skill": "s"}, "execution.steps[0].prompt is mutually exclusive"),
+        (
+            {"id": "a", "prompt": "p", "arguments": "--x"},
+            "execution.steps[0].arguments go with a skill; beside a prompt",
+        ),
     ],
 )
 def test_a_wrong_step_is_one_error(load: Load, step: dict[str, Any], says: str) -> None:
@@ -377,3 +397,59 @@ def test_literal_secrets_in_eval_yaml_are_warned_of(load: Load) -> None:
     assert [problem.code for problem in loaded.problems.warnings] == ["secret"] * 3
     assert "execution.env.API_TOKEN looks like a secret" in loaded.warnings[0]
     assert not any("hunter2" in warning or "sk-ant" in warning for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"execution": {"steps": []}}, "execution.steps must not be empty"),
+        (
+            {"execution": {"steps": []}, "judges": [{**JUDGE, "step": "a"}]},
+            "execution.steps must not be empty",
+        ),
+        ({"execution": []}, "execution must be a mapping, not a list"),
+        ({"execution": {"arguments": "x"}}, "execution must set one of skill, prompt, steps"),
+        ({"dataset": None, "datset": {"path": "cases"}}, "unknown key 'datset'; did you mean 'dataset'?"),
+        ({"dataset": {"pth": "cases"}}, "unknown key 'pth' in dataset; did you mean 'path'?"),
+        ({"permissions": {"deny": [{"pth": "a", "tools": ["Read"]}]}}, "unknown key 'pth' in permissions.deny[0]"),
+        ({"execution": {"promt": "p"}}, "unknown key 'promt' in execution; did you mean 'prompt'?"),
+        (
+            {"judges": [], "thresholds": {"a": {}}, "reward": {"judge": "a"}},
+            "judges must not be empty: see reward.judge",
+        ),
+        ({"judges": "", "thresholds": {"a": {"min_mean": 1}}}, "judges must be a list, not ''"),
+        ({"thresholds": {"a": {"min_mean": 1}, "b": {"min_mean": 1}}}, "thresholds names judges, but the eval has no"),
+        ({"judge": [JUDGE], "thresholds": {"j": {"min_mean": 1}}}, "unknown key 'judge'; did you mean 'judges'?"),
+        (
+            {"runner": {"plugin_dirs": ["", "gone"]}},
+            ["plugin_dirs[0] must not be empty", "plugin_dirs[1] does not exist"],
+        ),
+    ],
+    ids=str,
+)
+def test_only_the_cause_is_said(load: Load, keys: dict[str, Any], says: str | list[str]) -> None:
+    errors = load(**keys).errors
+    wanted = [says] if isinstance(says, str) else says
+    assert len(errors) == len(wanted), errors
+    assert all(one in error for one, error in zip(wanted, errors, strict=True)), errors
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"sandbox": {"network": "none"}}, "sandbox.network is none, but the agent claude-code needs its model"),
+        ({"runner": {"workspace_mode": "repo"}}, "runner.workspace_mode has no effect: each case has a workspace"),
+        ({"runner": {"type": "codex", "permission_mode": "dontAsk"}}, "runner.permission_mode has no effect on codex"),
+    ],
+)
+def test_what_is_valid_but_will_not_do_is_a_warning(load: Load, keys: dict[str, Any], says: str) -> None:
+    loaded = load(**keys)
+    assert loaded.ok
+    (warning,) = loaded.warnings
+    assert says in warning
+
+
+@pytest.mark.parametrize("runner", [{"effort": "xhigh"}, {"type": "codex", "effort": "minimal"}, {"effort": None}])
+def test_what_the_program_knows_is_taken(load: Load, runner: dict[str, Any]) -> None:
+    assert load(runner=runner, execution={"skill": "s", "arguments": "--x"}).warnings == []
+    assert load(runner=runner, execution={"prompt": "p", "arguments": ""}).ok.spec.runner.effort == runner["effort"]

@@ -372,7 +372,7 @@ def test_the_command_makes_and_finds_an_image(
     folder = make_eval(sandbox={"image": base_image})
 
     def image(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "harbor_tasks.cli", "image", str(folder), "--jobs-dir", str(tmp_path / "jobs")]
+        command = [sys.executable, "-m", "harbor_tasks.cli", "image", str(folder)]
         return subprocess.run(
             [*command, *words],
             cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(repo_root)}, capture_output=True, text=True, check=False,

@@ -146,10 +146,18 @@ def hook(tmp_path: Path) -> Hook:
     return Hook(tmp_path)
 
 
+def whole_script() -> ModuleType:
+    """The script as a module, with the parts that it compiles late."""
+    module = script_module("tools")
+    for name in list(module.PARTS):
+        module.part(name)
+    return module
+
+
 @pytest.fixture(scope="session")
 def tools() -> ModuleType:
-    """The script as a module."""
-    return script_module("tools")
+    """The script as a module, with all its parts."""
+    return whole_script()
 
 
 Decide = Callable[..., Json]

@@ -157,6 +157,52 @@ RUNS_A_PUSH = {
     "unbalanced quote before it": "echo it's\ngit push",
     "heredoc without end": "cat <<'EOF'\ngit push",
     "a lone closing parenthesis": ") git push",
+    "braces inside a word": "git pus{h,}",
+    "braces with an empty part": "git {,}push",
+    "braces and quotes": "{'git',\"push\"}",
+    "braces before quotes": "{git,push}''",
+    "braces in braces": "{git,{push,x}}",
+    "a range of letters": "git pus{h..h}",
+    "a substitution of nothing": "g``it pu$()sh",
+    "ANSI-C, eight digits": "$'\\U00000067it' push",
+    **{f"behind {name}": f"{name} git push" for name in (
+        "prlimit --nofile=9", "setarch x86_64 -R", "linux64", "choom -n 5", "runuser -u bob", "pkexec --user bob",
+        "sg staff", "eatmydata", "numactl -C 0", "firejail --net=none", "xvfb-run -a", "chronic", "torsocks",
+        "proxychains4 -q", "ls | entr -r", "hyperfine", "perf stat -e x", "fd -x", "fd . src -X", "direnv exec .",
+        "uv run --with x", "poetry run", "pipenv run", "npm exec --", "npx -y", "docker exec -it box",
+        "docker compose exec svc", "docker run --rm -v a:b img", "kubectl -n a exec pod -c b --", "conda run -n env",
+        "eval --", "bash -c '\"$@\"' _", "sh -c '$0 $1'", "sh -c '$*' x", "coproc X {", "valgrind -q", "su-exec bob",
+    )},
+    "git bisect": "git bisect run git push",
+    "git rebase": "git rebase -x 'git push' main",
+    "git submodule": "git submodule foreach 'git push'",
+    "an alias of git": "git -c alias.p='!git push' p",
+    "an alias of git, kept": "git config alias.p '!git push'",
+    "words for xargs": "echo push | xargs git",
+    "a here-string for xargs": "xargs git <<< push",
+    "a heredoc for xargs": "xargs git <<'EOF'\npush\nEOF",
+    "a format of printf": "printf 'git %s' push | bash",
+    "a here-string for a loop": "while read -r l; do eval \"$l\"; done <<< 'git push'",
+    "$0 of a shell": "bash -c '$0 push' git",
+    **{f"heredoc to {name}": f"{name} <<'EOF'\nos.system('''\ngit push\n''')\nEOF" for name in (
+        "uv run python -", "poetry run python3.12 -", "pipenv run python", "conda run -n a python -", "npx tsx",
+        "tsx", "ts-node", "luajit", "gmake -f -", "make -f -", "just -f -", "ninja -f /dev/stdin", "octave", "guile",
+        "nu", "elvish", "xonsh", "yash", "rc", "sg staff", "nix-shell", "sftp host", "lftp", "vagrant ssh",
+        "gcloud compute ssh vm", "mosh host", "/bin/ba?h", "/bin/b[a]sh", "$'\\U00000062ash'",
+        "kubectl exec -i p -- sh", "cp /bin/bash ./x; ./x", "ln -s /usr/bin/python3 y; ./y", "f() { bash; }; f",
+        "docker compose exec a sh",
+    )},
+    "heredoc in a coprocess": "coproc bash; cat >&\"${COPROC[1]}\" <<'EOF'\ngit push\nEOF",
+    "heredoc of another runner's -c": "uv run python -c \"$(cat <<'EOF'\ngit push\nEOF\n)\"",
+    **{f"saved heredoc, then {run}": f"cat > a.sh <<'EOF'\ngit push\nEOF\n{run}" for run in (
+        "cat a.sh | bash", 'eval "$(cat a.sh)"', "eval \"`cat a.sh`\"", "bash *.sh", "mv a.sh b; bash b", "make",
+        "BASH_ENV=a.sh bash -c ls", "sh -c '. ./a.sh'", "xargs -I{} sh -c {} < a.sh", "sudo bash ./a.sh",
+    )},
+    "saved text, read into a shell": "cat > a.md <<'EOF'\ngit push\nEOF\ncat a.md | bash",
+    "saved text, evaluated": "cat > a.md <<'EOF'\ngit push\nEOF\neval \"$(cat a.md)\"",
+    "saved text, moved and run": "cat > a.md <<'EOF'\ngit push\nEOF\nmv a.md go.sh; bash go.sh",
+    "heredoc by dd, run": "dd of=a.sh <<'EOF'\ngit push\nEOF\nbash a.sh",
+    "heredoc by another writer, run": "sponge a.sh <<'EOF'\ngit push\nEOF\nbash a.sh",
 }  # fmt: skip
 
 
@@ -177,6 +223,11 @@ SIMPLER = {
     "python heredoc": "python3 - <<'EOF'\nimport os\nos.system('git push')\nEOF|git push",
     "perl -e": "perl -e 'system \"git push\"'|git push",
     "case": "GIT PUSH|git push",
+    "options after a subcommand": ("docker compose -f x.yml --project-name p up -d", r"^docker compose up"),
+    "option after a first word": ("gh pr -R o/r create", r"^gh pr create"),
+    "profile": ("aws s3 --profile p rm s3://b", r"^aws s3 rm"),
+    "toolchain": ("cargo +nightly publish", r"^cargo publish"),
+    "variable of make": ("make A=1 -j4 deploy", r"^make deploy"),
 }
 
 
@@ -220,6 +271,20 @@ DATA = {
     "message from a file": "git commit -F - <<'EOF'\nnever git push\nEOF",
     "two heredocs": "cat <<'A' <<'B'\ngit push\nA\ngit push\nB",
     "heredoc in an if": "if true; then cat > n.md <<'EOF'\nnever git push\nEOF\nfi",
+    "words of definitions": "git commit -m 'function f() { alias; hash; enable }: never git push'",
+    "a script in a heredoc": "cat > notes.md <<'EOF'\nf() { x; }\nalias a=b; never git push\nEOF",
+    "in sh -c": "sh -c 'git commit -m \"never git push\"'",
+    "quoted -m": "git commit '-m' 'never git push'",
+    "image": "docker commit -m 'never git push' box img",
+    "heredoc, then an edit": "cat > README.md <<'EOF'\nnever git push\nEOF\nsed -i 's/a/b/' README.md",
+    "heredoc, then awk": "cat > README.md <<'EOF'\nnever git push\nEOF\nawk '{print $1, $2}' README.md",
+    "heredoc, then read": "cat > n.json <<'EOF'\n\"never git push\"\nEOF\njq . n.json && python3 -m pytest",
+    "CRLF": "cat > notes.md <<'EOF'\r\nnever git push\r\nEOF\r\n",
+    "a manifest": "kubectl apply -f - <<'EOF'\nnever git push\nEOF",
+    "heredoc of another program": "jira issue create -t Bug <<'EOF'\nnever git push\nEOF",
+    "heredoc of mail": "mail -s 'about python' bob <<'EOF'\nnever git push\nEOF",
+    "a file named like a language": "cat > python <<'EOF'\nnever git push\nEOF",
+    "body that names a language": "gh pr create --title python --body 'never git push'",
 }
 
 
@@ -259,6 +324,10 @@ CODE = {
     "heredoc to socat": "socat - EXEC:bash <<'EOF'\ngit push\nEOF",
     "quoted option": "git commit '-x' 'git push'",
     "another option": "git commit --fixup 'git push'",
+    "a test that is saved and run": "cat > t.py <<'EOF'\n'''\ngit push\n'''\nEOF\nuv run pytest t.py",
+    "a script for tsx": "cat > t.ts <<'EOF'\n`\ngit push\n`\nEOF\nnpx tsx t.ts",
+    "mixed ends of lines": "cat <<'EOF'\nx\nEOF\r\nx -m '\nEOF\ngit push\n'",
+    "ANSI-C quotes that sh does not have": "sh -c 'git commit -m $'\\''x\\'\\'' ; git push '",
 }
 
 
@@ -269,6 +338,7 @@ def test_what_is_not_surely_data_is_searched(command: str, decide: Decide) -> No
 
 OTHERS = ["git pull", "git status # pushes later", "echo push | git log", "ls git-push", "git commit -m 'push'", "",
     " ", "#",
+          "command -v git push", "git -C push status", "git -c push.default=x status", "git -P show push",
           "gitpush", "git pushd", "git stash push"]  # fmt: skip
 
 

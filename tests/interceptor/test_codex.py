@@ -71,6 +71,9 @@ def test_other_results_are_left_alone(hook: Hook) -> None:
     hook.write({"match": "m", "patterns": ["*"]})
     assert hook.bash("ls", more=POST).out == ""
     assert hook.log[0]["decision"] == "none"
+    asked = {"questions": [{"question": "Q?", "options": ["a", "b"]}]}
+    hook.write({"match": "m", "patterns": ["AskUserQuestion"]}, case_overrides={"Q?": "a"})
+    assert (hook.call("AskUserQuestion", asked, more=POST).out, hook.log[-1]["decision"]) == ("", "none")
 
 
 def test_what_codex_cannot_do_becomes_a_deny(hook: Hook) -> None:

@@ -103,15 +103,18 @@ UNDERSTOOD = {
     "> *Normal*": "Normal", "“Normal”": "Normal", "The answer is **Normal**.": "Normal", "Yes, now": "Yes, now",
     "I choose yes, now": "Yes, now", "Yes": "Yes", "C++": "C++", "Use C++.": "C++", "__init__": "__init__",
     "No": "No",
-    "No.": "No", "It is normally High": "High",
+    "No.": "No", "I go with High, as is normally done": "High",
+    "Please select the option 'High'": "High", "High, because it is what the file says": "High",
 }  # fmt: skip
 UNCLEAR = ["", " ", "Zeta", "Normal or High", "Low, Normal", "not Normal", "Anything but Normal? Never Normal.",
     "Normals",
-           "I don't want Normal", "neither", "2", "C", "none of them, except High", "Normal\nHigh"]  # fmt: skip
+           "I don't want Normal", "neither", "2", "C", "none of them, except High", "Normal\nHigh",
+           "I refuse: Normal is unsafe", "Anything but Normal", "rather than Normal", "dont pick Normal", "Normal?",
+           "Normal would be wrong", "Avoid Normal.", "Normal, because it is not High",
+           "High as I refuse to say Normal"]  # fmt: skip
 
 
 def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -> None:
-    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": LABELS}, None)
     assert {text: tools.understood(asked, text) for text in UNDERSTOOD} == {
         text: [label] for text, label in UNDERSTOOD.items()
@@ -122,7 +125,6 @@ def test_a_text_reply_counts_when_it_names_one_option_beyond_doubt(tools: Any) -
 
 @pytest.mark.parametrize("value", ["Zeta", 5, None, [], ["a", "b"], {"a": 1}, True, [["a"]], ["a", 5], ""])
 def test_a_value_that_is_no_option_is_not_taken(value: Any, tools: Any) -> None:
-    tools.model_tier()
     asked = tools.Question({"question": "Q?", "options": ["a", "b"]}, None)
     assert tools.picked_by(asked, value) is None
 
@@ -165,7 +167,9 @@ def test_a_reply_that_is_no_answer_leads_to_the_next_tier_at_once(
 
 
 @pytest.mark.parametrize("fault", [OVERLOADED, {"status": 500}, {"status": 429, "headers": {"retry-after": "0"}},
-                                   {"hang up": True},
+                                   {"hang up": True}, {"status": 429, "headers": {"retry-after": "nan"}},
+                                   {"status": 429, "headers": {"retry-after": "soon"}},
+                                   {"status": 429, "headers": {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}},
                                    {"status": 503, "headers": {"retry-after": "0.2"}}])  # fmt: skip
 def test_overload_and_broken_connections_are_tried_again(
     fault: dict[str, Any], asking: Hook, endpoint: Endpoint, question: Ask
@@ -186,7 +190,7 @@ def test_three_tries_and_no_more(asking: Hook, endpoint: Endpoint, question: Ask
     assert "secret" not in done.stderr
 
 
-@pytest.mark.parametrize("wait", ["31", "1e9", "inf", "nan", "Wed, 21 Oct 2099 07:28:00 GMT", "soon"])
+@pytest.mark.parametrize("wait", ["31", "1e9", "inf", "Wed, 21 Oct 2099 07:28:00 GMT"])
 def test_a_wait_beyond_the_budget_gives_up_at_once(wait: str, asking: Hook, endpoint: Endpoint, question: Ask) -> None:
     endpoint.replies.append({**OVERLOADED, "headers": {"retry-after": wait}})
     start = time.monotonic()
@@ -269,3 +273,16 @@ def test_a_question_that_stays_unanswered_is_denied_with_all_that_is_known(
     [line] = done.log
     assert (line["handler"], line["match"], line["model"]["model"]) == (0, "q", "claude-haiku-4-5-20251001")
     assert "model: HTTP 529" in line["notes"]
+
+
+def test_a_reply_without_figures_counts_and_one_without_end_does_not(
+    asking: Hook, endpoint: Endpoint, question: Ask
+) -> None:
+    content = [{"type": "tool_use", "name": "answer", "input": {"answer_1": "Beta"}}]
+    usages: list[Any] = [None, [], "7"]
+    for usage in usages:
+        endpoint.replies.append({"raw": json.dumps({"content": content, "usage": usage}).encode()})
+        assert asking.ask(question("Which?", "Alpha", "Beta")).answers == {"Which?": "Beta"}
+    endpoint.replies.append({"raw": json.dumps({"content": content, "more": "x" * (5 << 20)}).encode()})
+    done = asking.ask(question("Which?", "Alpha", "Beta"))
+    assert (done.answers, done.log[-1]["tier"]) == ({"Which?": "Alpha"}, "guessed")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harbor_tasks.resources import script_module
+from tests.interceptor.conftest import whole_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TOOLS = script_module("tools")
+TOOLS = whole_script()
 QUICK = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -150,7 +150,10 @@ def test_a_handlers_file_that_was_damaged_never_lets_more_through(
 
 PUSHES = ["git push", "git push origin", "g\"i\"t push", "git 'push'", "gi\\t push", "git \\\n push",
     "$'\\x67it' push", "command git push",
-          "/usr/bin/env git push", "FOO=bar git push", "git${IFS}push", "{git,push}"]  # fmt: skip
+          "/usr/bin/env git push", "FOO=bar git push", "git${IFS}push", "{git,push}",
+          "git pus{h,}", "g$()i``t push", "{'git',\"push\"}''", "exec -a x git push", "nice -n 5 git push",
+          "xargs git <<< push", "echo push | xargs git", "printf 'git %s' push | bash", "bash -c '$0 push' git",
+          "bash -c '\"$@\"' _ git push"]  # fmt: skip
 HARMLESS = ["true", "echo hi", "git status", "git commit -m 'note'", "echo it\\'s", "x='a b'"]
 ENDS = ["EOF", "'EOF'", "\\EOF", '"EOF"']
 
@@ -184,12 +187,19 @@ WRAP: list[Callable[[str], str]] = [
     lambda c: f"git commit -m \"it's\"\n{c}", lambda c: f"ls # it's\n{c}", lambda c: f'echo "${{x:-$({c}\n)}}"',
     lambda c: f"{c}\ngit commit -m 'a'", lambda c: f"while {c}\ndo break; done",
         lambda c: f"timeout 5 bash -c {quote(c)}",
+    lambda c: f"coproc {{ {c}\n}}; wait", lambda c: f"find . -maxdepth 0 -exec bash -c {quote(c)} \\;",
+    lambda c: f"eval -- {quote(c)}", lambda c: f"sh -c 'eval \"$1\"' _ {quote(c)}",
+    lambda c: f"bash -c '\"$@\"' _ bash -c {quote(c)}",
+    lambda c: f"while read -r l; do eval \"$l\"; done <<< {quote(c)}",
+    lambda c: f"env -S bash -c {quote(c)}", lambda c: f"cat <<'X' > n.md\nit's\nX\n{c}",
 ]  # fmt: skip
 FEED: list[Callable[[str, str], str]] = [
     lambda c, e: f"bash <<{e}\n{c}\nEOF", lambda c, e: f"cat <<{e} | bash\n{c}\nEOF", lambda c,
         e: f"cat <<{e} | cat | sh -s\n{c}\nEOF",
     lambda c, e: f"(bash) <<{e}\n{c}\nEOF", lambda c, e: f"{{ cat <<{e}\n{c}\nEOF\n}} | bash", lambda c,
         e: f"eval \"$(cat <<{e}\n{c}\nEOF\n)\"",
+    lambda c, e: f"cat > go.sh <<{e}; cat go.sh | bash\n{c}\nEOF",
+    lambda c, e: f"cat > go.md <<{e}; mv go.md x; . ./x\n{c}\nEOF", lambda c, e: f"tee go <<{e}; bash ./g*\n{c}\nEOF",
     lambda c, e: f"cat > go.sh <<{e}; bash go.sh\n{c}\nEOF", lambda c, e: f"bash <(cat <<{e}\n{c}\nEOF\n)",
 ]  # fmt: skip
 
@@ -230,7 +240,7 @@ def runs_push(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bool]
 
 
 @settings(
-    deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=1500, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(line=command_lines())
 def test_what_bash_runs_is_found(line: str, runs_push: Callable[[str], bool]) -> None:

@@ -84,6 +84,22 @@ NAMED = [
     "truncate -s0 --reference=a tool_handlers.yaml 'x",
     "git checkout -- .claude/settings.json", "patch -p1 <<'EOF'\n+++ b/tool_handlers.yaml\nEOF",
     "curl -o.claude/settings.json x", "curl -otool_handlers.yaml x",
+    "cp settings.local.json .claude/", "cp -t .claude settings.json", "cp --target-directory=.claude settings.json",
+    "install -t hooks evil/tools.py", "install -m 755 x/tools.py hooks",
+    "rsync -a evil/ .claude", "tar xf a.tgz -C .claude",
+    "tar -C.claude -xf a", "unzip a.zip -d .claude", "wget -P .claude http://x/settings.json", "cp -r evil/.claude .",
+    "cp evil/tools.py hooks/", "ln -sfn evil .claude", "mv .claude{,.bak}", "rm -rf .c*",
+    "rm -rf .claud?", "rm -rf ho*",
+    "rm -rf *", "rm -rf ./*", "rm -rf $PWD/.claude", 'rm -rf "${PWD}/hooks"', "find .claude -delete",
+    "find hooks -name '*.py' -exec rm {} +", "git checkout -- .claude", "git restore .claude", "git rm -r .claude",
+    "git clean -fdx", "xargs rm -rf <<< hooks", "echo hooks | xargs rm -rf", "rm tool_handlers.yam[l]",
+    "rm hook[s]/tools.py", "rm .[c]laude/settings.json", "cat .claude/setting[s].json", "> $(pwd)/hooks/tools.py",
+    "d=.claude; echo x > $d/settings.json", "d=.claude && echo x > \"${d}/settings.local.json\"",
+    "cd src; cd ..; rm -rf hooks", "cd hooks; rm -f tools.py", "env -C hooks rm tools.py", "git -C hooks rm tools.py",
+    "cd .c* && rm settings.json", "cd .claude && rm -rf *", "echo x > .claude/settings{,.local}.json",
+    "rm tool_handlers.{yaml,}", "rm hooks/{a,tools}.py", "cp evil/* .claude/", "sed -i s/a/b/ *", "(cd src); rm -rf *",
+    "cd src | rm -rf *", "cd \"$CLAUDE_PROJECT_DIR\" && rm -rf .claude", "sudo rm -rf .claude",
+    "cp x .claude/settings.json",
 ]  # fmt: skip
 UNNAMED = [
     "ls", "ls -la .claude", "cat .claude/skills/s/SKILL.md", "cat src/hooks/tools.py", "rm -rf build", "rm x.jsonl",
@@ -91,7 +107,14 @@ UNNAMED = [
     "cp a src/hooks/useThing.ts", "git commit -m 'mention tool_handlers.yaml and hooks/tools.py'", "echo settings",
     "rm -rf .claude/skills/s",
     "cat > notes.md <<'EOF'\nedit tool_handlers.yaml\nEOF", "cd src && python3 tools.py", "ls *.md", "rm *.log", "",
-    "pytest -k 'a or b'",
+    "pytest -k 'a or b'", "cd src && rm -rf *", "ls *", "wc -l *", "grep x *",
+    "cat *", "ls src/*", "cd src || exit 1; rm -rf *",
+    "git checkout main", "git stash", "git status", "git checkout -- .",
+    "git add .", "tar xf a.tgz", "cp -r a b", "mv a b",
+    "cp a.md .claude/agents/", "cp -r skills/x .claude/skills/", "find . -name '*.pyc' -delete", "rm -rf $TMPDIR/x",
+    "for f in *.md; do wc -l \"$f\"; done", "mkdir -p .claude/skills/x",
+    "chmod +x run.sh", "ln -s ../a b", "cd src; ls ..",
+    "echo ${HOME}", "rm -rf build/* dist/*", "git -C src status", "rm -f *.pyc src/*.o", "cd sub && git clean -fdx",
 ]  # fmt: skip
 
 

@@ -167,3 +167,9 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize("given", WRONG)
 def test_questions_of_another_shape_are_denied(given: Any, decide: Decide) -> None:
     assert decide([HANDLER], "AskUserQuestion", given, overrides={"A?": "a"})["decision"] == "deny"
+
+
+def test_a_label_that_an_override_names_twice_is_picked_once(hook: Hook, question: Ask) -> None:
+    hook.write(HANDLER, case_overrides={"Checks?": ["lint", "LINT", "types"]})
+    asked = question("Checks?", "lint", "types", multiSelect=True)
+    assert hook.ask(asked).answers == {"Checks?": "lint, types"}

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harbor_tasks.errors import Problems
-from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec import Eval, load_eval
 from harbor_tasks.policy.handlers import Handler, Handlers, handlers_of, read_handlers, task_handlers
+from harbor_tasks.policy.lint import lint
 
 Read = Callable[[str], "tuple[Handlers | None, Problems]"]
 MakeEval = Callable[..., Eval]
@@ -109,7 +110,11 @@ def test_keys_of_the_authors_own_may_hold_anchors(read: Read) -> None:
         ("handlers: []\ncase_overrides: [a]\n", 2, "case_overrides must be a mapping of questions to answers"),
         ("handlers: []\ncase_overrides:\n  Q?: {a: b}\n", 3, "must be an answer or a list of answers"),
         ("handlers: []\ncase_overrides:\n  Q?: []\n", 3, "must be an answer or a list of answers"),
-        ("handlers: []\ncase_overrides:\n  Go on?: a\n  go  ON?: b\n", 4, "is the same question as 'Go on?'"),
+        (
+            "handlers: []\ncase_overrides:\n  Go on?: a\n  go  ON?: b\n",
+            4,
+            "is the same question as 'Go on?' (line 3) with another answer",
+        ),
     ],
 )
 def test_a_fault_of_the_file_is_an_error_with_its_line(read: Read, text: str, line: int | None, says: str) -> None:
@@ -362,3 +367,24 @@ def test_a_cases_own_overrides_beat_the_evals_whatever_their_case_and_white_spac
     merged = task_handlers(handlers, {"which plan?": "case", "New?": ["a", "b"]})["case_overrides"]
     assert merged == {"New?": ["a", "b"], "Other?": "eval", "which plan?": "case"}
     assert list(merged) == sorted(merged)
+
+
+def test_faulty_entries_are_one_error_each_and_shift_no_index(tmp_path: Path) -> None:
+    (tmp_path / "eval.yaml").write_text(
+        "name: e\ndataset: {path: cases}\nexecution: {prompt: p}\ninputs:\n  tools:\n"
+        "  - {}\n  - x\n  - {match: WebFetch, prompt_file: gone.md}\n  - {match: WebFetch, prompt_file: cases}\n"
+        "  - {match: WebFetch, prompt_file: big.md}\n  - {match: Bash}\n"
+    )
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "big.md").write_text("x" * 300_000)
+    problems = Problems()
+    ev = load_eval(tmp_path, problems)
+    assert ev is not None
+    lint(handlers_of(ev, problems), ev, problems)
+    said = [str(problem).partition("eval.yaml:")[2] for problem in problems.errors]
+    assert [text.partition(" ")[0] + " " + text.split(" ")[1] for text in said] == [
+        "6: inputs.tools[0].match", "7: inputs.tools[1]", "8: inputs.tools[2].prompt_file",
+        "9: inputs.tools[3].prompt_file", "10: inputs.tools[4].prompt_file",
+    ]  # fmt: skip
+    (unfiltered,) = [str(problem) for problem in problems.warnings if problem.code == "unfiltered-bash"]
+    assert "eval.yaml:11: inputs.tools[5] ('Bash')" in unfiltered

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from harbor_tasks.errors import Problems
-from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec import Eval, load_eval
 from harbor_tasks.policy.permissions import PermissionRules, permission_rules, permissions_of
 
 MakeEval = Callable[..., Eval]
@@ -33,6 +34,7 @@ Which = Literal["allow", "deny"]
         ("allow", ["Edit(/tmp/x/**)", "Read(docs/)"], ["Edit(//tmp/x/**)", "Read(docs/**)"]),
         ("deny", ["Read(/srv/)"], ["Read(//srv/**)", "Read(/srv/**)"]),
         ("allow", ["Read", "Read"], ["Read"]),
+        ("allow", ["Bash(cat ../x)", "Read(a..b/**)"], ["Bash(cat ../x)", "Read(a..b/**)"]),
         ("allow", ["Skill(docs:write)", "Agent(helper)", "WebFetch(domain:x.test)"],
          ["Skill(docs:write)", "Agent(helper)", "WebFetch(domain:x.test)"]),
     ],
@@ -63,6 +65,11 @@ def test_bash_has_no_paths_to_allow_so_the_rule_is_left_out_with_a_warning() -> 
         ({"path": "eval/"}, "has no tools"),
         ({"path": "eval/", "tools": []}, "has no tools"),
         ({"path": "a(b)", "tools": ["Read"]}, "has a path that a rule cannot hold"),
+        ({"path": "../x", "tools": ["Read"]}, "has a path with '..', which matches nothing: '../x'"),
+        ({"path": "a/../../x/", "tools": ["Bash"]}, "has a path with '..'"),
+        ({"path": "a/..", "tools": ["Read", "Edit"]}, "has a path with '..'"),
+        ("Edit(../x/**)", "has a path with '..', which matches nothing: '../x/**'"),
+        ("Read(/a/../x)", "has a path with '..'"),
         ("Raed(eval/**)", "names an unknown tool: 'Raed'; did you mean 'Read'?"),
         ("bash(git push)", "names an unknown tool: 'bash'; did you mean 'Bash'?"),
         ("Bash(git push", "is not a rule"),
@@ -97,3 +104,18 @@ def test_rules_of_runner_settings_count_too(make_eval: MakeEval) -> None:
     )
     rules = permissions_of(ev, Problems())
     assert rules == PermissionRules(("Read", "Glob"), ("Edit(//x/**)", "Edit(/x/**)"))
+
+
+def test_the_index_is_that_of_the_file_although_other_entries_are_faulty(tmp_path: Path) -> None:
+    (tmp_path / "eval.yaml").write_text(
+        "name: e\ndataset: {path: cases}\nexecution: {prompt: p}\n"
+        "permissions:\n  deny:\n  - {path: x}\n  - {path: x, tools: Read}\n  - Raed(x)\n"
+    )
+    problems = Problems()
+    ev = load_eval(tmp_path, problems)
+    assert ev is not None
+    assert permissions_of(ev, problems) == PermissionRules()
+    found = [str(problem).partition("eval.yaml:")[2] for problem in problems.errors]
+    assert [text.partition(" ")[0] + text.split(" ")[1] for text in found] == [
+        "6:permissions.deny[0].tools", "7:permissions.deny[1].tools", "8:permissions.deny[2]",
+    ]  # fmt: skip

@@ -235,6 +235,7 @@ def test_the_page_is_written_beside_the_job_or_where_it_is_asked_for(job: JobFol
     assert set(job.folder.iterdir()) - before == {job.folder / "report.html"}
     other = tmp_path / "deep" / "r.html"
     assert write_html(job.folder, other) == other
+    assert write_html(job.folder, other.parent) == other.parent / "report.html"
     assert other.read_bytes() == (job.folder / "report.html").read_bytes()
     assert b"\r" not in other.read_bytes()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import encodings.unicode_escape  # noqa: F401 - loaded late otherwise, by a user who may not
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,7 @@ from harbor_tasks.tasks.manifest import read_manifest
 
 if TYPE_CHECKING:
     from tests.tasks.conftest import Author
+
 
 ASK = {"inputs": {"tools": [{"match": "Questions via AskUserQuestion"}, {"match": "mcp__tracker__*"}]}}
 IN_A_PROCESS = """
@@ -215,3 +219,130 @@ class TestJobs:
         assert told[0][0] < 3
         assert told[-1] == (3, 3)
         assert {total for _done, total in told} == {3}
+
+
+@pytest.mark.parametrize("name", ["input.yaml", "answers.yaml", "annotations.yaml", "replay.yaml", "solution"])
+def test_a_pipe_in_a_files_place_is_an_error_by_path_and_not_waited_for(author: Author, name: str) -> None:
+    folder = author.case("c1")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    (said,) = author.refused()
+    assert said.startswith(f"{folder / name} (case c1): ")
+    assert [str(one) for one in check(author.root).problems.errors] == [said]
+
+
+@pytest.mark.parametrize("key", ["inputs", "judges", "handlers"])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_prompt_file_that_is_no_file_is_one_error(author: Author, key: str, kind: str) -> None:
+    author.case("c1")
+    if kind == "pipe":
+        os.mkfifo(author.root / "more.md")
+    else:
+        (author.root / "more.md").mkdir()
+    if key == "inputs":
+        author.eval(inputs={"tools": [{"match": "AskUserQuestion", "prompt_file": "more.md"}]})
+    elif key == "judges":
+        author.eval(judges=[{"name": "j", "prompt_file": "more.md"}])
+    else:
+        author.write("tool_handlers.yaml", "handlers:\n- {match: a, patterns: [WebFetch], prompt_file: more.md}\n")
+    (said,) = author.refused()
+    assert "prompt_file is not a file" in said
+
+
+@pytest.mark.parametrize("name", ["eval.yaml", "tool_handlers.yaml", ".mcp.json"])
+def test_a_pipe_in_the_place_of_a_file_of_the_eval_is_not_waited_for(author: Author, name: str) -> None:
+    author.case("c1")
+    author.eval()
+    (author.root / name).unlink(missing_ok=True)
+    os.mkfifo(author.root / name)
+    (said,) = author.refused()
+    assert said == f"{author.root / name}: is not a regular file"
+
+
+@pytest.mark.parametrize(
+    "execution", [{}, {"prompt": " "}, {"skill": ""}, {"steps": []}, {"steps": [{}]}, {"steps": [{"id": "a"}]}], ids=str
+)
+def test_an_eval_that_runs_nothing_is_one_error_and_none_of_its_cases(
+    author: Author, execution: dict[str, object]
+) -> None:
+    author.case("c1")
+    author.eval(execution=execution)
+    (said,) = author.refused()
+    assert said.startswith(f"{author.root}/eval.yaml:1: execution")
+    assert [str(one) for one in check(author.root).problems.errors] == [said]
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"module": "gone"},
+        {"builtin": "cost_budget", "arguments": []},
+        {"builtin": "nope"},
+        {"prompt_file": ""},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_faulty_judge_is_one_error(author: Author, judge: dict[str, object]) -> None:
+    author.case("c1")
+    author.eval(judges=[{"name": "a", "check": "return True", "step": 3}, {"name": "b", **judge}])
+    first, second = author.refused()
+    assert "judges[0].step" in first
+    assert "judges[1]" in second
+
+
+def test_a_faulty_step_shifts_no_index(author: Author) -> None:
+    author.case("c1")
+    steps = [{"id": "a"}, {"prompt": "p"}, {"id": "c", "prompt": "{{ input.gone }}"}, {"id": "d", "skill": "nope"}]
+    author.eval(execution={"steps": steps})
+    said = author.refused()
+    places = [
+        "execution.steps[1].id",
+        "execution.steps[0] must",
+        "execution.steps[2].prompt",
+        "execution.steps[3].skill",
+    ]
+    assert len(said) == 4
+    assert all(any(place in one for one in said) for place in places), said
+
+
+UNREADABLE = [
+    ".claude", ".claude/skills", "CLAUDE.md", ".claude/skills/tidy/SKILL.md", ".mcp.json", "tool_handlers.yaml",
+    "cases", "cases/c1/answers.yaml", "cases/c1/files", "plug", "plug/.claude-plugin", "quality.py", "words.py",
+    "pack/data", "more.md", "image/.dockerignore",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_what_may_not_be_read_is_an_error_by_path_and_no_traceback(author: Author, path: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # others may look into it, as they may not into pytest's own
+        author = replace(author, root=Path(folder) / "project", out=Path(folder) / "tasks")
+        (author.root / ".git").mkdir(parents=True)
+        author.case("c1")
+        author.write(".claude/skills/tidy/SKILL.md", "# tidy\n")
+        author.write("plug/.claude-plugin/plugin.json", '{"name": "plug"}')
+        author.write("quality.py", "import words\nfrom pack import data\ndef judge(outputs): return True\n")
+        author.write("pack/__init__.py")
+        author.write("image/Dockerfile", "FROM debian:bookworm\n")
+        for name in ("words.py", "pack/data/x.txt", "more.md", "cases/c1/files/x.txt"):
+            author.write(name, "x = 1\n")
+        author.eval(
+            runner={"plugin_dirs": ["plug"]}, sandbox={"dockerfile": "image/Dockerfile"},
+            judges=[{"name": "m", "module": "quality", "function": "judge"}, {"name": "p", "prompt_file": "more.md"}],
+        )  # fmt: skip
+        assert not check(author.root).problems.errors  # so that all that is needed is loaded
+        place = author.root / path
+        if not place.exists():
+            author.write(path, "{}")
+        for above in (Path(folder), author.root):
+            above.chmod(0o755)
+        place.chmod(0)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            errors = [str(one) for one in check(author.root).problems.errors]
+        finally:
+            if root:
+                os.seteuid(0)
+        place.chmod(0o755)
+        assert any(path in one and ("be read" in one or "not readable" in one) for one in errors), errors

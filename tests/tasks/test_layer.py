@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harbor_tasks.tasks.build import check
 from harbor_tasks.tasks.manifest import read_manifest
 
 if TYPE_CHECKING:
@@ -92,13 +95,52 @@ class TestFinding:
         author.spec["runner"] = {"plugin_dirs": ["plug"]}
         assert "other:lint" in self.check(author, "other:lint")[0]
 
-    def test_a_project_without_any_skill_may_rely_on_its_image(self, author: Author) -> None:
-        author.eval(execution={"skill": "s"})
+    @pytest.mark.parametrize("skill", ["tools:go", "tools:one", "tools:lint", "tools:tools"])
+    def test_a_plugin_may_keep_them_where_its_manifest_says(self, author: Author, skill: str) -> None:
+        manifest = {"name": "tools", "commands": ["./more", "./special/one.md"], "skills": "./own"}
+        author.write("plug/.claude-plugin/plugin.json", json.dumps(manifest))
+        for path in ("more/go.md", "special/one.md", "special/two.md", "own/lint/SKILL.md", "SKILL.md"):
+            author.write(f"plug/{path}", SKILL)
+        author.eval(execution={"skill": skill}, runner={"plugin_dirs": ["plug"]})
+        author.case("c1")
+        assert author.warned() == []
+        author.eval(execution={"skill": "tools:two"})
+        assert "'tools:two' is not found" in author.refused()[0]
+
+    @pytest.mark.parametrize("skill", ["tidy", "tools:lint"])
+    def test_a_project_without_any_skill_has_not_the_one_that_is_run(self, author: Author, skill: str) -> None:
+        (said,) = self.check(author, skill)
+        assert f"the skill {skill!r} is not found" in said
+        assert ("runner.plugin_dirs" if ":" in skill else ".claude/skills/tidy/SKILL.md") in said.partition(";")[2]
+
+    @pytest.mark.parametrize("key", ["skill", "steps"])
+    def test_wherever_eval_yaml_names_it(self, author: Author, key: str) -> None:
+        author.case("c1")
+        if key == "skill":
+            author.spec.pop("execution")
+            author.eval(skill="tidy")
+        else:
+            author.eval(execution={"steps": [{"id": "a", "prompt": "p"}, {"id": "b", "skill": "tidy"}]})
+        (said,) = author.refused()
+        assert (": execution.steps[1].skill: " if key == "steps" else ": skill: ") in said
+        author.write(".claude/skills/tidy/SKILL.md", SKILL)
+        assert author.warned() == []
+
+    def test_an_image_of_the_evals_own_may_bring_it_where_the_project_has_no_skill(self, author: Author) -> None:
+        author.eval(execution={"skill": "s"}, sandbox={"image": "debian:bookworm"})
         author.case("c1")
         (said,) = author.warned()
         assert "the image or a hook has to bring it" in said
         author.build()
         assert author.text("instruction.md") == "/s\n"
+        author.write(".claude/skills/tidy/SKILL.md", SKILL)
+        assert "known here: tidy" in author.refused()[0]
+
+    @pytest.mark.parametrize("path", [".claude/skills/tidy/parts/lint/SKILL.md", ".claude/skills/SKILL.md"])
+    def test_a_file_of_another_skill_is_no_skill(self, author: Author, path: str) -> None:
+        author.write(path, SKILL)
+        name = path.split("/")[-2]
+        assert f"the skill {name!r} is not found" in self.check(author, name)[0]
 
     def test_a_case_may_bring_the_skill(self, author: Author) -> None:
         author.write(".claude/skills/other/SKILL.md", SKILL)
@@ -275,3 +317,104 @@ def test_a_case_file_over_the_layer_is_warned_of_and_one_across_it_refused(autho
     assert any("CLAUDE.md of the case takes the place" in one for one in author.warned())
     author.write("cases/c1/files/.claude/skills", "a file where a folder is")
     assert any(".claude/skills of the case lies across" in one for one in author.refused())
+
+
+class TestWhatLiesInTheWay:
+    """What is no file or folder of the project where one is looked for."""
+
+    @pytest.mark.parametrize(
+        "path", ["CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md", ".claude", ".claude/skills", ".claude/commands"]
+    )
+    @pytest.mark.parametrize("kind", ["fifo", "socket", "gone", "other"])
+    def test_is_one_error_by_path(self, author: Author, path: str, kind: str) -> None:
+        author.case("c1")
+        place = author.root / path
+        place.parent.mkdir(exist_ok=True)
+        if kind == "fifo":
+            os.mkfifo(place)
+        elif kind == "socket":
+            with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(place.parent):
+                made.bind(place.name)
+        elif kind == "gone":
+            place.symlink_to("gone")
+        elif path.endswith(".md"):
+            place.mkdir()
+        else:
+            place.write_text("x")
+        (said,) = author.refused()
+        assert said.startswith(f"{place}: ")
+        assert ("leads nowhere" if kind == "gone" else "must be a ") in said
+
+    @pytest.mark.parametrize("path", [".claude/settings.json", "plug/.claude-plugin/plugin.json"])
+    def test_a_pipe_is_not_waited_for(self, author: Author, path: str) -> None:
+        author.case("c1")
+        author.write("plug/skills/lint/SKILL.md", SKILL)
+        author.eval(runner={"plugin_dirs": ["plug"]})
+        (author.root / path).parent.mkdir(parents=True)
+        os.mkfifo(author.root / path)
+        report = check(author.root)
+        wanted = [] if path.startswith(".claude") else ["not a regular file or folder"]
+        assert [any(word in str(one) for word in wanted) for one in report.problems.errors] == [True] * len(wanted)
+
+    @pytest.mark.parametrize("path", [".claude/skills", ".claude", "CLAUDE.md", ".claude/skills/tidy"])
+    def test_a_link_that_leaves_the_project_is_one_error_by_path(
+        self, author: Author, tmp_path: Path, path: str
+    ) -> None:
+        author.case("c1")
+        away = tmp_path / "away"
+        (away / "skills/tidy").mkdir(parents=True)
+        (away / "skills/tidy/SKILL.md").write_text(SKILL)
+        (away / "skills/tidy/more.md").write_text("x")
+        target = {".claude/skills": "skills", ".claude": "", "CLAUDE.md": "skills/tidy/more.md"}.get(
+            path, "skills/tidy"
+        )
+        place = author.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(away / target)
+        (said,) = author.refused()
+        assert said.startswith(f"{place}: ")
+        assert "link that leaves the" in said
+
+    def test_a_link_to_a_large_foreign_folder_is_one_error_too(self, author: Author) -> None:
+        author.case("c1")
+        (author.root / ".claude").mkdir()
+        (author.root / ".claude/skills").symlink_to("/etc")
+        (said,) = author.refused()
+        assert said.startswith(f"{author.root}/.claude/skills: is a link that leaves the project")
+
+    def test_links_within_the_project_are_followed(self, author: Author) -> None:
+        author.case("c1")
+        author.write("skills/tidy/SKILL.md", SKILL)
+        author.write("docs/notes.md", "notes\n")
+        (author.root / ".claude").mkdir()
+        (author.root / ".claude/skills").symlink_to("../skills")
+        (author.root / ".claude/CLAUDE.md").symlink_to("../docs/notes.md")
+        (author.root / "CLAUDE.md").symlink_to("docs/notes.md")
+        author.eval(execution={"skill": "tidy"})
+        author.build()
+        assert layer(author) == {
+            "workspace/.claude/skills/tidy/SKILL.md", "workspace/.claude/CLAUDE.md", "workspace/CLAUDE.md",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("target", ["cases", "cases/c1", "cases/c1/annotations.yaml", "."])
+    def test_a_link_to_what_only_the_verifier_may_see_is_not_packed(self, author: Author, target: str) -> None:
+        author.case("c1")
+        author.write("cases/c1/annotations.yaml", "gold: SECRET\n")
+        author.write(".claude/skills/tidy/SKILL.md", SKILL)
+        (author.root / ".claude/skills/tidy/more").symlink_to(author.root / target)
+        assert any("only the verifier may see" in said for said in author.warned())
+        author.build()
+        assert layer(author) == {"workspace/.claude/skills/tidy/SKILL.md"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_lies_in_the_place_of_a_dockerignore_is_an_error(author: Author, kind: str) -> None:
+    author.case("c1")
+    author.write("image/Dockerfile", "FROM debian:bookworm\n")
+    place = author.root / "image/.dockerignore"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    author.eval(sandbox={"dockerfile": "image/Dockerfile"})
+    assert author.refused() == [f"{place}: must be a file (no folder, pipe, socket or device)"]

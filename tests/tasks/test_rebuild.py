@@ -100,6 +100,7 @@ CHANGES: dict[str, Callable[[Author], object]] = {
     "a new empty folder": lambda a: (a.root / "cases/c1/files/empty").mkdir(),
     "a removed file": lambda a: (a.root / "cases/c1/files/data.txt").unlink(),
     "a mode": lambda a: (a.root / "cases/c1/files/data.txt").chmod(0o755),
+    "a cache in its workspace": lambda a: a.write("cases/c1/files/__pycache__/a.pyc", "x"),
     "answers": lambda a: a.write("cases/c1/answers.yaml", "Q?: A\n"),
 }
 
@@ -189,13 +190,23 @@ def same_size_and_time(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+def cache(folder: Path) -> None:
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "verify.cpython-311.pyc").write_bytes(b"stale")
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "changed": lambda task: (task / "instruction.md").write_text("do something else"),
     "changed without changing size or time": lambda task: same_size_and_time(task / "instruction.md"),
     "removed": lambda task: (task / "tests/test.sh").unlink(),
     "added": lambda task: (task / "environment/files/extra").write_text(""),
     "an added folder": lambda task: (task / "environment/more").mkdir(),
+    "an added cache": lambda task: cache(task / "tests"),
+    "an added cache at the top": cache,
     "another mode": lambda task: (task / "tests/test.sh").chmod(0o644),
+    "another mode of a folder": lambda task: (task / "environment/hooks").chmod(0o700),
+    "another mode of an empty folder": lambda task: (task / "environment/files/empty").chmod(0o777),
+    "another mode of the whole": lambda task: task.chmod(0o750),
     "gone": shutil.rmtree,
     "a link instead": linked,
 }
@@ -206,11 +217,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_a_task_that_somebody_changed_is_made_whole_again(
     shop: Author, damage: Callable[[Path], object], wait: float
 ) -> None:
+    (shop.root / "cases/c1/files/empty").mkdir()
+    shop.build()
     before = shop.contents()
     time.sleep(wait)
     damage(shop.task("c1"))
     report = shop.build()
-    assert report.written == 1
+    assert (report.written, report.unchanged) == (1, 2)
+    assert shop.build().written == 0
     shutil.rmtree(shop.out / "moved", ignore_errors=True)
     assert shop.contents() == before
 
@@ -221,6 +235,29 @@ def test_what_belongs_to_all_tasks_is_made_whole_again(shop: Author, part: str) 
     (shop.out / ".harbor-pack" / part).unlink()
     shop.build()
     assert shop.contents() == before
+
+
+def test_caches_and_modes_in_what_belongs_to_all_tasks_are_made_whole_again(shop: Author) -> None:
+    before = shop.contents()
+    cache(shop.out / ".harbor-pack/layer/workspace")
+    (shop.out / ".harbor-pack/probe/hooks").chmod(0o700)
+    shop.build()
+    assert shop.contents() == before
+
+
+def test_caches_beside_the_authors_files_change_nothing(shop: Author) -> None:
+    for folder in (shop.root, shop.root / "cases/c1", shop.root / "judges", shop.root / ".claude/skills/tidy"):
+        cache(folder)
+    assert shop.build().written == 0
+
+
+def test_folders_that_inherit_a_group_are_as_they_would_be(shop: Author) -> None:
+    shutil.rmtree(shop.out)
+    shop.out.mkdir()
+    shop.out.chmod(0o2755)
+    assert (shop.build().written, shop.build().written) == (3, 0)
+    shop.case("c9")
+    assert shop.build().written == 1
 
 
 @pytest.mark.parametrize("notes", [b"", b"{}\n", b"not json", b"[1]\n", b'{"version": 1}\n\x00'])
@@ -287,3 +324,22 @@ def test_an_eval_without_a_repository_depends_on_where_the_command_runs(
     monkeypatch.chdir(above)
     author.build()
     assert len(list(author.out.rglob("CLAUDE.md"))) == 1
+
+
+@pytest.mark.parametrize("path", ["tool_handlers.yml", "hooks/tool_handlers.yaml"])
+def test_handlers_that_come_into_a_wrong_place_are_seen(author: Author, path: str) -> None:
+    author.case("c1")
+    author.build()
+    author.write(path, "handlers: []\n")
+    assert "is not read" in author.refused()[0]
+
+
+def test_a_judges_sibling_that_changes_is_seen(author: Author) -> None:
+    author.case("c1")
+    author.write("words.py", "LIMIT = 1\n")
+    author.write("quality.py", "import words\ndef judge(outputs): return words.LIMIT\n")
+    author.eval(judges=[{"name": "m", "module": "quality", "function": "judge"}])
+    author.build()
+    author.write("words.py", "LIMIT = 2\n")
+    assert author.build().written == 1
+    assert author.text("tests/lib/words.py") == "LIMIT = 2\n"

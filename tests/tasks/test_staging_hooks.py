@@ -126,6 +126,14 @@ def test_a_link_that_leaves_the_workspace_is_an_error(author: Author) -> None:
     assert "users" in author.refused()[0]
 
 
+def test_a_pipe_that_before_all_makes_is_one_error_for_all_cases(author: Author) -> None:
+    author.case("c1")
+    author.case("c2")
+    hooked(author, before_all=["mkdir a && mkfifo a/pipe"])
+    (said,) = author.refused()
+    assert said.startswith(f"{author.root}/eval.yaml:1: hooks.before_all made a/pipe, which cannot be copied (")
+
+
 def test_a_skill_that_a_command_copies_is_found(author: Author) -> None:
     author.write("skills/own/SKILL.md", "# own\n")
     author.write(".claude/skills/other/SKILL.md", "# other\n")

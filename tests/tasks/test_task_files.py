@@ -167,13 +167,13 @@ def test_a_first_line_that_harbor_would_hide_is_warned_of(author: Author) -> Non
 
 def test_a_batch_gets_a_list_of_its_one_input(author: Author) -> None:
     author.eval(execution={"mode": "batch", "skill": "go", "arguments": "--input batch.yaml"})
-
+    author.write(".claude/commands/go.md", "Go.\n")
     data = {"name": "x: y # \u2028 \x7f 😀 \ufeff", "n": 1, "l": [True, None]}
     author.write("cases/c1/input.json", json.dumps(data))
     author.build()
     assert yaml.safe_load(author.text("environment/files/batch.yaml")) == [data]
     assert author.text("instruction.md") == "/go --input batch.yaml\n"
-    assert list(author.json("tests/initial.json")) == ["batch.yaml"]
+    assert list(author.json("tests/initial.json")) == [".claude/commands/go.md", "batch.yaml"]
 
 
 class TestSteps:
@@ -187,6 +187,7 @@ class TestSteps:
             execution={"steps": self.STEPS, "timeout": 77, **more},
             judges=[{"name": "early", "check": "return True", "step": "plan"}, {"name": "late", "check": "return 1"}],
         )
+        author.write(".claude/skills/plan/SKILL.md", "# plan\n")
         author.write("cases/c1/input.yaml", "topic: bees\n")
         author.write("cases/c1/annotations.yaml", "gold: 1\n")
         author.write("cases/c1/expected.md", "gold")
@@ -234,6 +235,12 @@ class TestSteps:
         for step in ("plan", "write"):
             assert author.text(f"steps/{step}/solution/solve.sh") == "echo all\n"
         assert author.json("steps/write/solution/replay.json") == []
+
+    def test_a_file_in_the_place_of_a_steps_solution_is_an_error(self, author: Author) -> None:
+        self.build(author)
+        author.write("cases/c1/solution/write", "echo done\n")
+        (said,) = author.refused()
+        assert said.startswith(f"{author.root}/cases/c1/solution/write (case c1): must be a folder")
 
     def test_recorded_calls_of_an_unknown_step_are_an_error(self, author: Author) -> None:
         self.build(author)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,3 +175,86 @@ def test_codex_is_told_of_a_skill_in_its_own_way(skill: str, wanted: str) -> Non
     """It knows the skills of a plugin by their own names."""
     told = render_task_file("instruction.md", skill=skill, arguments="all", prompt="all", runtime="codex")
     assert told == wanted
+
+
+BOMBS = [
+    "{{ 'x' * 10 ** 10 }}",
+    "{{ [input.a] * 10 ** 10 }}",
+    "{{ 'x' | center(10 ** 10) }}",
+    "{{ 'x'.ljust(10000000000) }}",
+    "{{ '%09999999999d' % 1 }}",
+    "{{ '{:09999999999}'.format(1) }}",
+    "{{ input.a | indent(10 ** 10) }}",
+    "{{ 7 ** (7 ** 11) }}",
+    "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "{{ 'aaaa' | replace('a', 'a' * 9999) | replace('a', 'a' * 9999) | replace('a', 'a' * 9999) }}",
+    "{% for x in range(99999) %}{% for y in range(99999) %}{% if x %}{% endif %}{% endfor %}{% endfor %}",
+    "{{ 'x' * 5000000 }}",
+    "{% for x in input.many %}{{ input.long }}{% endfor %}",
+    "{long}{long}{long}{long}{long}",
+    "{{ input.long | join(input.long) | length }}",
+    "{{ input.long | join(d=input.long) | length }}",
+    "{{ input.many | tojson(1000000000) }}",
+    "{{ [input.many] | map('tojson', indent=1000000000) | join }}",
+    "{{ 'a' | map('center', 10 ** 10) | list }}",
+    "{{ input.long | list | replace('', input.long) }}",
+    "{% set a = input.long ~ input.long %}" + "{% set a = a ~ a %}" * 30,
+    "{{ input.long | join(**{'d': input.long}) }}",
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_template_that_would_never_end_or_fill_the_memory_is_an_error_at_its_place(bomb: str) -> None:
+    data = {"a": "b\nc", "many": ["x"] * 1000, "long": "x" * 1_000_000}
+    began = time.monotonic()
+    text, said = rendered(f"first\n{bomb}\nlast", data)
+    assert time.monotonic() - began < 30
+    assert text is None
+    (one,) = said
+    assert one.startswith("eval.yaml:7 (case c1): execution.prompt")
+    assert "takes more than 2 s or 512 MiB" in one or "longer than 4 Mi characters" in one
+    if not bomb.startswith("{long"):
+        assert "line 2 of the template" in one
+
+
+def test_a_bomb_costs_its_time_only_once(author: Author) -> None:
+    author.eval(execution={"prompt": "{% for x in range(99999) %}{% for y in range(99998) %}{% endfor %}{% endfor %}"})
+    for number in range(20):
+        author.case(f"c{number}")
+    began = time.monotonic()
+    assert len(author.refused(jobs=1)) == 20
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ 'ab' * 3 }}", "ababab"),
+        ("{% for x in input.l %}{% for y in input.l %}{{ x ~ y }} {% endfor %}{% endfor %}", "aa ab ba bb "),
+        ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(input.l[0]) }}", "<a>"),
+        ("{{ input.l | map('upper') | join('-') }}", "A-B"),
+        ("{{ 'a,b'.split(',') | length }} {{ '%s!' % input.l[1] }}", "2 b!"),
+        ("{% set x = input.l[0] %}{{ x | replace('a', 'bbbb') }}{{ input.l | join(', ') }}", "bbbba, b"),
+    ],
+)
+def test_a_template_may_compute(template: str, text: str) -> None:
+    assert rendered(template, {"l": ["a", "b"]}) == (text, [])
+
+
+def test_an_ordinary_template_needs_no_process_of_its_own() -> None:
+    template = (
+        "{% set who = input.name or 'you' %}{% for x in input.l %}{{ loop.index }}. {{ x | trim | upper }}{% endfor %}"
+        "{{ who }} {{ input.l | map('lower') | join(', ') }} {{ input.gone | default('none') }} {{ input | tojson }}"
+        "{{ input.name.strip() ~ '!' }}{{ input.name | replace('\\n', ' ') }}"
+    )
+    data = {"name": "x", "l": ["a", "b"]}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert rendered(template, data)[1] == []
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (after.ru_minflt, after.ru_utime) == (before.ru_minflt, before.ru_utime)
+
+
+def test_what_is_wrong_is_said_as_well_of_a_template_that_computes() -> None:
+    text, said = rendered("{{ 'a' * 2 }}\n{{ input.gone }}\n", {})
+    assert text is None
+    assert "execution.prompt, line 2 of the template: Missing required field 'gone' (input.gone)" in said[0]

@@ -178,6 +178,21 @@ class TestAllOrNothing:
         with pytest.raises(MachineError, match="cannot be written"):
             shop.build()
 
+    @pytest.mark.parametrize("umask", [0o077, 0o002, 0o022])
+    def test_the_modes_of_all_that_is_made_do_not_depend_on_the_umask(self, shop: Author, umask: int) -> None:
+        before = os.umask(umask)
+        try:
+            shop.build()
+        finally:
+            os.umask(before)
+        folders = [shop.out, *(path for path in shop.out.rglob("*") if path.is_dir())]
+        assert {oct(path.stat().st_mode & 0o7777) for path in folders} == {"0o755"}
+
+    def test_a_folder_that_was_there_keeps_its_mode(self, shop: Author) -> None:
+        shop.out.mkdir(mode=0o700)
+        assert (shop.build().written, shop.build().written) == (3, 0)
+        assert shop.out.stat().st_mode & 0o777 == 0o700
+
     def test_the_umask_of_the_process_is_as_before(self, shop: Author) -> None:
         old = os.umask(0o037)
         try:

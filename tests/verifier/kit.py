@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_module
+
+POWERLESS = () if os.geteuid() else ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+"""Put before a command: it obeys the modes of files, as root would not."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Task:
         self.workspace, self.tests = folder / "ws", folder / "tests"
         self.logs, self.home = folder / "logs", folder / "home"
         self.transcript, self.log, self.run = folder / "transcript.jsonl", folder / "log.jsonl", folder / "run.json"
+        self.prefix: tuple[str, ...] = ()
         for path in (self.workspace, self.tests, self.logs, self.home):
             path.mkdir()
         shutil.copy(resource("interceptor", "verify.py"), self.tests)
@@ -75,7 +79,7 @@ class Task:
             "interceptions": self.log, "run": self.run,
         }  # fmt: skip
         options = [text for name, path in places.items() for text in (f"--{name}", str(path))]
-        return [str(python), "-I", str(self.tests / "verify.py"), *options]
+        return [*self.prefix, str(python), "-I", str(self.tests / "verify.py"), *options]
 
     def verify(
         self, *judges: dict[str, Any], python: str | Path = sys.executable, env: dict[str, str] | None = None,
@@ -101,6 +105,24 @@ def write_lines(path: Path, lines: tuple[object, ...]) -> None:
     """One JSON value a line."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+
+def make_deep(folder: Path, levels: int, name: str = "folder") -> None:
+    """Folders in folders, each with a file, deeper than any path may be long."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+        os.mkdir(name, dir_fd=at)
+        inner = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+
+
+def remove_deep(folder: Path) -> None:
+    """Remove what lies in a folder, which pytest could not."""
+    for path in folder.iterdir():
+        script_module("verify").remove(str(path))
 
 
 def check(code: str, name: str = "j", **more: Any) -> dict[str, Any]:

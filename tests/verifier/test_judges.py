@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .kit import Task, assistant, call, check, decided, result
+from .kit import Task, assistant, call, check, decided, make_deep, remove_deep, result
 
 DEADLINE = 20.0
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
+def task(tmp_path: Path) -> Iterator[Task]:
     """A task whose agent left nothing."""
-    return Task(tmp_path)
+    yield Task(tmp_path)
+    remove_deep(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +154,70 @@ return False, "true verdict"
     line = task.verify(check(code)).only
     assert (line["value"], line["reason"]) == (False, "true verdict")
     assert "forged" in line["output"]
+
+
+EVERYWHERE = """
+import os, sys
+line = b'%s' + b"\\n"
+def spread(times):
+    for fd in range(256):
+        try:
+            os.write(fd, line * times)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["spread(1)", "spread(1)\nos.write(1, b'x' * 300000)", "spread(30000)"],
+    ids=["once", "with noise", "until the pipe is full"],
+)  # fmt: skip
+@pytest.mark.parametrize("forged", [FORGED.replace("\\", ""), '{"skipped": true}', '{"error": "forged"}'])
+def test_what_a_check_writes_to_everything_that_is_open_is_no_verdict(task: Task, then: str, forged: str) -> None:
+    code = EVERYWHERE % forged + then + "\nreturn False, 'true verdict'"
+    line = task.verify(check(code)).only
+    assert (line["status"], line["value"], line["reason"]) == ("ok", False, "true verdict")
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_a_check_that_writes_everywhere_and_ends_has_no_verdict(task: Task, end: str) -> None:
+    line = task.verify(check(EVERYWHERE % FORGED.replace("\\", "") + "spread(1)\n" + end)).only
+    assert line["status"] == "error"
+    assert "without an answer" in line["error"]
+
+
+def test_a_check_that_forks_answers_once(task: Task) -> None:
+    """A child that comes back from the fork runs on in the author's code, and what it returns is no verdict."""
+    code = (
+        "import os\npid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\n    return False, 'parent'\nreturn True, 'child'"
+    )
+    line = task.verify(check(code)).only
+    assert (line["value"], line["reason"]) == (False, "parent")
+
+
+FORGERS = """
+for name in reward.json judges.json; do
+    setsid timeout 9 sh -c "while :; do echo '{\\"reward\\": 99, \\"judges\\": []}' >LOGS/$name; done" >/dev/null 2>&1 &
+done
+(setsid sh -c 'echo $$ > pid; exec sleep 60' &)
+while [ ! -s pid ]; do sleep 0.01; done
+for n in 0 1 2 3 4 5 6 7 8 9; do echo '{"value": true}' >&$n; done 2>/dev/null
+exit 1
+"""
+
+
+@pytest.mark.parametrize("kind", ["command", "check"])
+def test_what_a_judge_leaves_running_writes_no_reward(task: Task, kind: str) -> None:
+    """In a session of its own, where the end of its group does not reach it."""
+    script = FORGERS.replace("LOGS", str(task.logs))
+    starts = check(f"import subprocess\nreturn subprocess.run(['sh', '-c', {script!r}]).returncode == 0")
+    judged = task.verify(command(script) if kind == "command" else starts)
+    assert (judged.only["value"], judged.reward) == (False, {"j": 0.0, "reward": 0.0})
+    assert wait_until_gone(int((task.workspace / "pid").read_text(encoding="utf-8")))
+    time.sleep(0.2)
+    assert json.loads((task.logs / "reward.json").read_text(encoding="utf-8"))["reward"] == 0.0
+    assert json.loads((task.logs / "judges.json").read_text(encoding="utf-8"))["judges"]
 
 
 def test_what_a_check_prints_is_capped(task: Task) -> None:
@@ -432,6 +499,8 @@ def test_every_judge_has_its_time(task: Task) -> None:
 @pytest.mark.pythons
 def test_the_verifier_works_on_every_python(task: Task, pythons: tuple[Path, ...]) -> None:
     task.made("out.txt", "Größe\n")
+    (task.workspace / "e").mkdir()
+    make_deep(task.workspace / "e", 1050, "d")
     task.lib("checks.py", "def judge(outputs, least): return len(outputs['files']['out.txt']) >= least\n")
     judges = [
         check("import re\nreturn bool(re.search('Größe', outputs['main_content'])), 'Größe'"),
@@ -442,6 +511,9 @@ def test_the_verifier_works_on_every_python(task: Task, pythons: tuple[Path, ...
     for at, judge in enumerate(judges):
         judge["name"] = f"j{at}"
     for python in pythons:
+        (task.logs / "reward.json").unlink(missing_ok=True)
+        (task.logs / "reward.json").mkdir()
+        make_deep(task.logs / "reward.json", 1050)
         judged = task.verify(*judges, python=python, env={"LC_ALL": "C", "PYTHONUTF8": "0"})
         assert (judged.reward or {}).get("reward") == 1.0, (python, judged)
         assert judged.judge("j0")["reason"] == "Größe"

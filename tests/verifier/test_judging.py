@@ -185,7 +185,8 @@ def test_a_module_judge_comes_with_its_top_package(project: Project) -> None:
     (project.root / "quality" / "linked.py").symlink_to(project.root / "other.py")
     (project.root / "quality" / "away").symlink_to("/etc/passwd")
     made, said = project.judging(MODULE.format(module="quality.sub.checks"))
-    assert said == []
+    assert len(said) == 1
+    assert "quality/away: is a link" in said[0]
     assert [(file.path, file.source) for file in made.lib] == [
         ("quality/__init__.py", project.root / "quality" / "__init__.py"),
         ("quality/linked.py", project.root / "quality" / "linked.py"),
@@ -200,6 +201,48 @@ def test_a_module_beside_eval_yaml_comes_before_one_of_the_project(project: Proj
     project.write("checks.py", "def judge(outputs): return False\n")
     made, said = project.judging(MODULE.format(module="checks"))
     assert (said, [(file.path, file.source) for file in made.lib]) == ([], [("checks.py", near)])
+
+
+def test_what_a_module_imports_of_the_project_comes_with_it_and_what_that_imports(project: Project) -> None:
+    project.write(
+        "eval/quality.py", "import json, yaml, near\nfrom far.deep import name\ndef judge(outputs): return 1\n"
+    )
+    project.write("eval/near.py", "def late():\n    import last\n")
+    project.write("last.py", "import quality, near\n")
+    project.write("far/deep.py", "from . import other\n")
+    project.write("far/other.py", "x = 1\n")
+    project.write("eval/json.py", "shadows = 'nothing'\n")
+    project.write("eval/unused.py", "x = 1\n")
+    made, said = project.judging(MODULE.format(module="quality"))
+    assert said == []
+    assert {file.path: file.source for file in made.lib} == {
+        "quality.py": project.root / "eval/quality.py", "near.py": project.root / "eval/near.py",
+        "last.py": project.root / "last.py", "far/deep.py": project.root / "far/deep.py",
+        "far/other.py": project.root / "far/other.py",
+    }  # fmt: skip
+
+
+def test_a_package_comes_with_the_siblings_that_it_imports(project: Project) -> None:
+    project.write("quality/__init__.py", "")
+    project.write("quality/checks.py", "import common\ndef judge(outputs): return True\n")
+    project.write("common/__init__.py", "from common.words import *\n")
+    project.write("common/words.py", "")
+    made, said = project.judging(MODULE.format(module="quality.checks"))
+    assert said == []
+    assert [file.path for file in made.lib] == [
+        "common/__init__.py", "common/words.py", "quality/__init__.py", "quality/checks.py",
+    ]  # fmt: skip
+
+
+def test_a_sibling_that_is_found_only_from_its_own_folder_is_refused_by_name(project: Project) -> None:
+    project.write("quality/checks.py", "x = 1\nimport words\ndef judge(outputs): return True\n")
+    project.write("quality/words.py", "")
+    (said,) = project.judging(MODULE.format(module="quality.checks"))[1]
+    assert said.startswith(f"error: {project.root}/quality/checks.py:2: judge 'a': imports 'words'")
+    assert "write: from quality import words" in said
+    both = "try:\n    from . import words\nexcept ImportError:\n    import words\ndef judge(outputs): return True\n"
+    project.write("quality/checks.py", both)
+    assert project.judging(MODULE.format(module="quality.checks"))[1] == []
 
 
 def test_the_cases_are_no_part_of_a_package_that_holds_the_eval(project: Project) -> None:

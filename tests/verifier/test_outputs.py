@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .kit import Judged, Task, assistant, call, check, decided, result, text
+from .kit import POWERLESS, Judged, Task, assistant, call, check, decided, make_deep, remove_deep, result, text
 
 SEEN = "import json, pathlib\npathlib.Path(arguments['to']).write_text(json.dumps(outputs))\nreturn True"
 
@@ -49,9 +51,10 @@ class Look:
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Look:
+def look(tmp_path: Path) -> Iterator[Look]:
     """A task whose agent left nothing."""
-    return Look(tmp_path)
+    yield Look(tmp_path)
+    remove_deep(tmp_path)
 
 
 # ---- files ----
@@ -142,6 +145,65 @@ def test_special_files_do_not_stop_the_verifier(look: Look) -> None:
     seen = look.outputs()
     assert seen["unread"]["pipe"] == "not a regular file"
     assert list(seen["files"].values()) == ["deep"]
+
+
+def test_a_tree_of_any_depth_does_not_stop_the_verifier(look: Look) -> None:
+    make_deep(look.task.workspace, 1050, "d")
+    (look.task.workspace / "e").mkdir()
+    make_deep(look.task.workspace / "e", 700)  # longer than a path may be
+    look.task.made("z.txt", "found")
+    seen = look.outputs()
+    assert seen["files"]["z.txt"] == "found"
+    assert f"{'d/' * 1049}file" in seen["files"]
+    assert any("File name too long" in why for why in seen["unread"].values())
+
+
+def test_what_the_agent_closed_is_seen_all_the_same(look: Look) -> None:
+    """A verifier of the agent's own user sees what one that is root sees."""
+    look.started_with(a_start="as it was", a_same="same")
+    look.task.made("a/start.md", "changed")
+    for name in ("closed/done.txt", "a/start.md", "a/same.md"):
+        look.task.made(name, "same" if "same" in name else "yes").chmod(0)
+    for folder in ("closed", "a", "."):
+        (look.task.workspace / folder).chmod(0)
+    look.task.prefix = POWERLESS
+    seen = look.outputs(outputs=[{"path": "."}])
+    assert seen["modified_files"] == {"a/start.md": "yes", "closed/done.txt": "yes"}
+    assert seen["unread"] == {}
+    assert stat.S_IMODE((look.task.workspace / "closed" / "done.txt").stat().st_mode) == 0
+
+
+def test_files_in_masses_hide_neither_starting_files_nor_declared_ones(look: Look) -> None:
+    look.started_with(zz_start="as it was")
+    look.task.made("zz/start.md", "changed")
+    script = look.task.tests / "verify.py"  # the same with smaller limits, for the sake of time
+    text = script.read_text().replace("MAX_FILES = 20_000", "MAX_FILES = 200")
+    script.write_text(text.replace("MAX_TEXTS = 32 << 20", "MAX_TEXTS = 1000"))
+    for at in range(250):
+        look.task.made(f"aa/{at}.log", b"y" * 100)
+    look.task.made("zz/done.md", "yes")
+    seen = look.outputs(outputs=[{"path": "zz/done.md"}])
+    assert (seen["files"]["zz/done.md"], seen["modified_files"]["zz/start.md"]) == ("yes", "changed")
+    assert seen["unread"]["..."] == "more than 200 files"
+    assert look.judged is not None
+    assert any("did not see all" in note and "200 files" in note for note in look.judged.report["notes"])
+
+
+def test_a_starting_file_without_an_end_is_known_as_changed(look: Look) -> None:
+    look.started_with(a_big="x", b_same="y")
+    os.truncate(look.task.workspace / "a" / "big.md", 1 << 40)
+    begun = time.monotonic()
+    seen = look.outputs()
+    assert time.monotonic() - begun < 20
+    assert set(seen["modified_files"]) == {"a/big.md"}
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/etc/passwd")])
+def test_what_lies_in_the_place_of_a_log_is_neither_waited_for_nor_followed(look: Look, put: Any) -> None:
+    for path in (look.task.transcript, look.task.log):
+        put(path)
+    seen = look.outputs()
+    assert (seen["stdout"], seen["tool_calls"], seen["interceptions"]) == ("", [], [])
 
 
 def test_a_name_that_is_not_utf8_does_not_stop_the_verifier(look: Look) -> None:

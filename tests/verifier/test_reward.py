@@ -210,11 +210,46 @@ def test_judges_json_is_written_when_the_configuration_is_missing_or_broken(task
         assert "verifier:" in judged.stderr
 
 
-def test_a_missing_workspace_is_the_verifiers_error(task: Task) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda place: None, "gone"),
+        (lambda place: place.write_text("yes"), "no folder"),
+        (lambda place: place.symlink_to("elsewhere"), "a link"),
+        (lambda place: place.symlink_to("/nowhere"), "a link"),
+    ],
+    ids=["removed", "a file", "a link", "a dangling link"],
+)
+def test_an_agent_that_removed_its_workspace_is_judged_on_an_empty_one(task: Task, spoil: Any, what: str) -> None:
+    (task.home / "started").write_bytes(b"")
+    outside = task.workspace.parent / "elsewhere"
+    outside.mkdir()
+    (outside / "done.txt").write_text("yes")
     task.workspace.rmdir()
-    judged = task.verify(check("return True"))
-    assert (judged.code, judged.reward) == (2, None)
-    assert "no workspace" in judged.report["error"]
+    time.sleep(0.02)  # the grain of the clock of files
+    spoil(task.workspace)
+    seen = check("return outputs['files'] == {} and outputs['deleted_files'] == ['a.txt']", "empty")
+    (task.tests / "initial.json").write_text(json.dumps({"a.txt": "0" * 64}))
+    here = {"name": "here", "kind": "command", "command": 'test "$(pwd -P)" = ' + f"'{task.workspace}' && touch x"}
+    judged = task.verify(seen, here, outputs=[{"path": "."}])
+    assert judged.reward == {"empty": 1.0, "here": 1.0, "reward": 1.0}, judged.report
+    assert f"the workspace is {what}: judged on an empty one" in judged.report["notes"]
+    assert not (outside / "x").exists()
+
+
+def test_a_judge_that_removes_the_workspace_keeps_none_from_its_verdict(task: Task) -> None:
+    """As does a program of the agent's that it starts."""
+    remove = {"name": "first", "kind": "command", "command": 'rm -rf "$PWD"'}
+    assert task.verify(remove, check("return True", "second")).reward == {"first": 1.0, "second": 1.0, "reward": 1.0}
+
+
+def test_a_workspace_that_was_a_link_from_the_beginning_is_one(task: Task) -> None:
+    task.workspace.rename(task.workspace.with_name("real"))
+    task.workspace.symlink_to("real")
+    time.sleep(0.02)
+    (task.home / "started").write_bytes(b"")
+    task.made("done.txt", "yes")
+    assert task.verify(check("return 'done.txt' in outputs['modified_files']")).reward == {"j": 1.0, "reward": 1.0}
 
 
 def test_a_verifier_that_is_ended_from_outside_says_so_and_ends_its_judge(task: Task) -> None:
