@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.codex_sessions import transcript_of
 from harbor_tasks.environments.evidence import calls_of, end_of, keep_sessions, version_in
+from harbor_tasks.environments.staging import collect_sessions
 from harbor_tasks.results.transcript import read_transcript
 
 SHELL = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code {}\nOutput:\n{}"
@@ -146,3 +148,23 @@ def test_newer_subagents_are_known_by_their_path(tmp_path: Path) -> None:
 
 def test_no_record_is_an_empty_transcript(tmp_path: Path) -> None:
     assert list(transcript_of(tmp_path / "none")) == []
+
+
+def test_what_the_agent_made_of_the_record_is_not_followed_or_waited_for(tmp_path: Path) -> None:
+    given, target = tmp_path / "given", tmp_path / "sessions"
+    record(given, "a", meta("s1"), call("1", "exec_command", {"cmd": "ls"}), output("1", "a"))
+    os.mkfifo(given / "rollout-b.jsonl")
+    (given / "rollout-c.jsonl").symlink_to("/dev/zero")
+    (given / "rollout-d.jsonl").write_text("[" * 100_000 + "\n")
+    target.symlink_to(tmp_path / "elsewhere")
+    assert collect_sessions(given, target) == ("not kept of the program's own record: 1 files or folders",)
+    assert not (tmp_path / "elsewhere").exists()
+    assert [one.id for one in calls_of(kept(target))] == ["1"]
+    given.rename(tmp_path / "away")
+    given.symlink_to(tmp_path / "away")
+    collect_sessions(given, target)
+    keep_sessions(target, tmp_path / "transcript.jsonl")
+    assert calls_of(tmp_path / "transcript.jsonl") == []
+    given.unlink()
+    assert len(collect_sessions(given, target)) == 1
+    keep_sessions(target, tmp_path / "transcript.jsonl")

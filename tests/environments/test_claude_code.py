@@ -12,6 +12,7 @@ import pytest
 
 from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments import scripted
+from harbor_tasks.environments.plan import where_and_who
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.transcript import ToolCall, read_transcript
 
@@ -270,6 +271,8 @@ def test_a_scripted_job_says_so_and_is_not_gone_on_with_by_a_model(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-somebody")
     with pytest.raises(AuthorError, match="ran with --scripted"):
         claude.run("claude-code", resume=ran.folder)
+    assert where_and_who(None, None, ran.folder) == ("local", "claude-code", True)
+    assert where_and_who("docker", None, None, scripted=True) == ("docker", "replay", True)
 
 
 def test_a_case_without_recorded_calls_has_no_script(claude: Any) -> None:
