@@ -270,6 +270,8 @@ def collect(staged: Staged) -> tuple[str, ...]:
 def collect_sessions(source: Path, target: Path) -> tuple[str, ...]:
     """Copy the program's own record into the trial's folder, whatever the agent made of it: files only; warnings."""
     remove_tree(target)
+    if not os.path.lexists(source):
+        return ()
     left_out: list[Path] = []
     budget = KEPT_BYTES
 
