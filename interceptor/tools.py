@@ -110,6 +110,10 @@ def parse_json(data):
         value, end = make_scanner(Strict)(text, 0)
     except StopIteration:
         raise ValueError("no JSON value") from None
+    except SystemError:  # CPython 3.10 and 3.11, whose scanner finds no json.decoder to raise an error of
+        import json
+
+        value, end = json.loads(text), len(text)
     if end != len(text):
         raise ValueError("text after the JSON value")
     return value
@@ -221,8 +225,14 @@ def input_filter(value, at):
 
 def matching(value, at):
     """`matches`: the whole value; an author who anchors one side alone leaves the other open."""
-    pattern = regex(filled(value, at), at)
-    return pattern.search if value.startswith("^") != value.endswith("$") else pattern.fullmatch
+    regex(filled(value, at), at)
+    body, left, right = value, value.startswith("^"), value.endswith("$") and not value.endswith("\\$")
+    if value.startswith("(?") and value[2:].partition(")")[0].isalpha():
+        body = value.partition(")")[2]
+        left = body.startswith("^")
+    if left == right:
+        return regex(value, at).fullmatch
+    return regex(value + r"\Z" if right else value, at).search  # `$` alone would pass a newline behind it
 
 
 def input_check(value, at):
@@ -434,27 +444,35 @@ def hosts(value, always=False):
     Like a host: a scheme, host:port, host:path, dotted labels, localhost, an IP. In a list with commas, each part is
     one as soon as one of them is; of `host=a dbname=b` and `Server=a;Database=b`, what the key says to be one, too.
     """
-    value, found, told = value.lower().replace("\u3002", ".").replace("\uff0e", ".").replace("\uff61", "."), [], False
-    value = rx(r"\s*,\s*").sub(",", value) if "," in value else value
+    value, found, told, in_path = value.lower(), [], False, None
+    for dot in "\u3002\uff0e\uff61":
+        value = value.replace(dot, ".")
     keyed = "=" in value and rx(r"\s*[a-z][\w ]*=", ASCII).match(value)
-    for item in (value.replace(";", " ") if keyed else value).split() or [""]:
-        parts, like = [], always and not keyed
+    if keyed:
+        value = rx(r",(\d+)(?=[;\s]|$)").sub(r":\1", value).replace(";", " ")
+    for item in ",".join([part.strip() for part in value.split(",")]).split() or [""]:
+        parts, its = [], always and not keyed
         for part in item.split(","):
             key, equals, rest = part.partition("=") if keyed else ("", "", "")
             named = equals and rx("host|server|addr|source|ur[il]|endpoint").search(key)
             part, told = rest if equals else part, told or named
             url = rx(r"(?:jdbc:(?:[\w+-]+:)*)?[a-z][\w+-]*://|//", ASCII).match(part)
+            if parts and in_path and not url and rx(r"[^.:@/?#]*").fullmatch(part):  # http://host/a,b
+                continue
             name = r"(\[[\da-f:.]*\]|[\da-f.]*:[\da-f.:]*:[\da-f.:]*|[\w.-]*?)\.?(?::(\d*)(?=[/?#]|$))?"
             if url:
                 name = r"(?:[^/?#\\@]*@)?" + name + r"(?:[/?#](?!.*[;|]\w+://).*)?$"
             else:
-                name = r"(?:[^/?#\\@:]*@)?" + name + r"(?:(?:[/?#]|:(?!\d))[^;|&\\]*)?$"
-            match = rx(name, ASCII).match(part, url.end() if url else 0)
+                name = r"(?:[^/?#\\@:]*@)?" + name + r"(?:[/?#][^;|&\\]*|:(?!\d)[^;|&\\@]*)?$"
+            match = rx(name).match(part, url.end() if url else 0)
+            in_path = url and match and not set("/?#").isdisjoint(part[url.end() :])
             head = rx("[^/?#]*").match(part).group() if match else part
             dotted = "." in head.strip(".") or ":" in head or "@" in head or "localhost" in head
-            like = like or url or named or dotted
+            its = its or url or named or (dotted and not (equals and told))
             parts.append((match.group(1).strip("[]"), match.group(2) or "") if match else ("", ""))
-        found += parts if like else []
+            for other in rx(r"[?&](?:host|hostaddr|server)=([^&]*)").findall(part) if url else ():
+                parts.append((other, ""))
+        found += parts if its else []
     return [*found, ("", "")] if keyed and not told and (found or always) else found
 
 
@@ -484,7 +502,7 @@ def env_value_passes(rules, value):
     if value is None or rules.get("equals", value) != value or ("matches" in rules and not rules["matches"](value)):
         return False
     for host, _ in hosts(value, True) if "host_in" in rules else ():
-        if not host or True not in [glob(pattern.strip().lower(), host) for pattern in rules["host_in"]]:
+        if not host or True not in [glob(pattern.strip().strip("[]").lower(), host) for pattern in rules["host_in"]]:
             return False
     return "must_contain" not in rules or contains(value, rules["must_contain"])
 
@@ -508,51 +526,65 @@ SHELLS = set("sh bash dash ash zsh ksh mksh fish csh tcsh rbash".split())
 LANGUAGES = SHELLS | set(
     "ssh su python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish expect psql mysql mariadb mongosh gdb"
     " osascript pwsh powershell Rscript julia ghci irb ipython scala groovy jshell tsx ts-node octave guile yash elvish"
-    " xonsh nix-shell sftp lftp ftp mosh rsh socat apply_patch".split()
+    " xonsh nix-shell iex ocaml sbcl clojure raku duckdb clickhouse-client sqlcmd sqlplus cqlsh snowsql bq spark-sql"
+    " trino cockroach hive usql pgcli mycli litecli isql clickhouse elixir erl racket gnuplot bpython ptpython zx"
+    " vite-node sage pry coffee kotlin jython micropython clj bb scheme gsi janet fennel qjs sftp lftp ftp mosh rsh"
+    " socat apply_patch".split()
 )
 INTERPRETERS = LANGUAGES | set(
     "eval source . exec trap alias read mapfile readarray xargs parallel at batch crontab make gmake just ninja awk"
     " gawk mawk sed ed ex vi vim nvim emacs sqlite redis-cli mongo R patch bc dc m4 nsenter chroot tmux screen newgrp"
-    " sg runuser login pkexec rc nu".split()
+    " sg runuser login pkexec rc nu rails dotnet swift".split()
 )
 TEXT_TOOLS = set("awk gawk mawk sed ed ex patch bc dc m4 read mapfile readarray".split())  # run no file but with -f
 SINKS = set(  # take a text as a text, whatever else they are given
     "cat tee git gh glab hub jq yq head tail wc grep egrep fgrep rg sort uniq cut tr column nl fold fmt less more mail"
     " mailx sendmail base64 md5sum sha256sum diff cmp curl wget".split()
 )
-DOCUMENTS = set(  # endings of files that nothing runs but by their name
-    "md txt rst adoc tex json jsonl yaml yml toml ini cfg conf csv tsv xml html css svg lock log po patch diff".split()
-)
+BUILDS = {  # the files that a program runs without naming them
+    "make": ["Makefile", "makefile", "GNUmakefile"], "npm": ["package.json"], "yarn": ["package.json"],
+    "pnpm": ["package.json"], "just": ["justfile", "Justfile"], "docker": ["Dockerfile"], "rake": ["Rakefile"],
+}  # fmt: skip
 # what starts the program named behind its options, and how many operands stand before that
 WRAPPERS = dict.fromkeys(
     "env nice nohup sudo doas xargs stdbuf setsid exec command builtin time coproc ionice unshare nsenter setpriv"
     " strace ltrace parallel watch systemd-run fakeroot unbuffer busybox toybox script noglob nocorrect prlimit"
     " linux32 linux64 choom runuser pkexec eatmydata numactl firejail bwrap xvfb-run chronic torsocks proxychains"
-    " proxychains4 entr hyperfine npx bunx valgrind rlwrap tini dumb-init cpulimit dbus-run-session".split(),
+    " proxychains4 entr hyperfine npx bunx uvx cross-env dotenv valgrind rlwrap tini dumb-init cpulimit"
+    " dbus-run-session gdb rr sem caffeinate cgexec watchexec screen".split(),
     0,
 )
 WRAPPERS.update(
-    dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu su-exec function tmux sg setarch".split(), 1)
+    dict.fromkeys("timeout chroot flock taskset chrt ssh su gosu su-exec function tmux sg setarch faketime".split(), 1)
 )
-CONTAINERS = set("docker podman nerdctl kubectl oc lxc direnv aws-vault".split())  # one operand more
+CONTAINERS = set(
+    "docker docker-compose podman nerdctl kubectl oc lxc direnv aws-vault devcontainer".split()
+)  # one operand more
 RUNNERS = CONTAINERS | set(  # start a program behind one of the subcommands
-    "uv poetry pipenv pdm hatch rye mise conda micromamba pixi doppler dotenvx npm pnpm yarn perf git".split()
+    "uv poetry pipenv pdm hatch rye mise conda micromamba pixi doppler dotenvx op npm pnpm yarn perf git bundle"
+    " pipx rbenv pyenv asdf nix go mix lerna heroku cargo".split()
 )
-SUBCOMMANDS = set("run exec stat record debug foreach".split())
+SUBCOMMANDS = set("run exec x dlx stat record debug foreach develop shell".split())
 RESERVED = set("! { } if then elif else fi do done while until esac [[".split())
-VALUED = {"git": set("-C -c --git-dir --work-tree --namespace --config-env --super-prefix".split())}
+VALUED = {  # options whose value is the next word; of git, all of them
+    "git": set("-C -c --git-dir --work-tree --namespace --config-env --super-prefix --attr-source".split()),
+    "timeout": {"-s", "-k", "--signal", "--kill-after"}, "nice": {"-n", "--adjustment"}, "env": {"-u", "-C"},
+    "sudo": set("-u -g -h -p -C -D -R -T -U --user --group".split()), "xargs": set("-I -n -P -L -d -a -s -E".split()),
+}  # fmt: skip
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}
+TAKES_WORDS = SINKS | set("ls which type man echo printf file apt apt-get pip".split())
 EXECS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
-MOVERS = {"cp", "mv", "ln", "install"}
+MOVERS = {"cp", "mv", "ln", "install", "dd", "tee", "rsync"}
+RUN_OPTIONS = ("-c", "--command", "--run", "--exec", "-x", "--cmd")
 DATA_OPTIONS = ("-m", "--message", "--body", "--title", "--comment")
 # what stands without quotes, between double quotes, in `${…}`; a redirection. Compiled when a command has them.
 COMMON = r"|(?P<sub>[$<>]\(|`|\$\{)|(?P<var>\$(?:[A-Za-z_]\w*|[\d@*#?$!-])?)"
 BARE = r"""(?P<plain>[^ \t\n;&|()<>'"\\$`]+)|\\(?P<escaped>.|\n)|'(?P<single>[^']*)'"""
 BARE += r"""|\$'(?P<ansi>(?:[^'\\]|\\.)*)'|\$?(?P<double>")""" + COMMON
 QUOTED = r"""(?P<plain>[^"\\$`]+|\\[^$`"\\\n])|\\(?P<escaped>[$`"\\\n])""" + COMMON.replace("<>", "")
-BRACED = r"""(?P<plain>[^}"'\\$`]+)|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
+BRACED = r"""(?P<plain>[^}"'\\$`]+|'[\w .,:/@%+=-]*')|\\(?P<escaped>.|\n)|(?P<double>")""" + COMMON
 REDIRECTION = r"(?:\d+|\{\w+\})?(&>>?|<<<|<<-?|<[&>]?|>[>&|]?)(?!\(|\\\n)([ \t]*)"
-MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 4000, 60, 1 << 20
+MAX_DEPTH, MAX_COMMANDS, MAX_PLACES, MAX_OPENED = 40, 40_000, 600, 1 << 21
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -563,7 +595,7 @@ class Word:
     """`text` as the program gets it (an expansion as typed, `$()` for a substitution), `spans` of its quoted text."""
 
     def __init__(self, text=""):
-        self.text, self.literal, self.spans, self.subs, self.inner = text, True, [], [], None
+        self.text, self.literal, self.spans, self.subs, self.inner, self.wild = text, True, [], [], None, False
 
 
 class Command:
@@ -571,7 +603,7 @@ class Command:
 
     def __init__(self, words, group=False):
         self.group, self.pipe, self.words, self.targets, self.docs, self.here = group, False, words, [], [], []
-        self.inner = False  # in a substitution
+        self.inner = self.edits = False  # in a substitution; puts out what comes in, edited
 
 
 class Lexer:
@@ -581,7 +613,7 @@ class Lexer:
         if depth > MAX_DEPTH:
             raise Refused("the command is nested too deeply to be read")
         self.s, self.i, self.depth, self.docs, self.flat = text, 0, depth, [], []
-        self.defined, self.holes, self.expands = [], [], True
+        self.defined, self.holes, self.expands, self.case_seen = [], [], True, False
         self.redirects = "<" in text or ">" in text
 
     def commands(self, end=""):
@@ -633,11 +665,10 @@ class Lexer:
     def case(self, words, cases):
         """Follows `case` by the last word that was read, since a `)` behind a pattern ends nothing else."""
         *before, word = words
-        first = RESERVED.issuperset([one.text for one in before]) and not word.spans
-        if word.text == "case":
-            if not first:  # perhaps no keyword
-                raise Unreadable
+        first = (RESERVED | {"time", "-p", "coproc"}).issuperset([one.text for one in before]) and not word.spans
+        if word.text == "case" and first:
             cases.append("in")
+            self.case_seen = True
         elif cases[-1:] == ["in"] and word.text == "in" and len(words) > 2:
             cases[-1] = "pattern"
         elif cases and word.text == "esac" and (first or cases[-1] == "pattern"):
@@ -691,6 +722,7 @@ class Lexer:
                     word.spans.append(match.span(kind))
                     if self.docs and "\n" in text:
                         raise Unreadable
+                word.wild = word.wild or (kind == "plain" and pattern is BARE and not set("*?[").isdisjoint(text))
                 if kind == "ansi":
                     text = unescaped(text).partition("\0")[0]
                 out.append("" if text == "\n" and kind == "escaped" else text)
@@ -709,19 +741,17 @@ def interprets(name, known):
     return name in known or name.rstrip("0123456789.-") in known
 
 
-def operands(words, i, count, valued=None):
-    """Where a wrapped command may start: past options and `count` operands.
+def operands(words, i, count, name=None):
+    """Where a wrapped command, or a subcommand, of `name` may start: past options and `count` operands.
 
-    A word after an option may be its value; it is one after those of `valued`, where these are known.
+    A word after an option may be its value; it is one where VALUED says so, and for git it is none elsewhere.
     """
-    found, option, skip = [], False, False
+    found, option, valued, skip = [], False, VALUED.get(name, ()), False
     for k in range(i, len(words)):
         text = words[k].text
         if text[:1] == "-":
-            option = "=" not in text and text != "--no-pager"
-            if valued:
-                skip = text in valued
-                option = False
+            skip = text in valued
+            option = not skip and name != "git" and "=" not in text and text != "--no-pager"
         elif skip:
             skip = False
         elif text[:1] != "+" and not is_assignment(text):
@@ -738,9 +768,10 @@ def operands(words, i, count, valued=None):
 def program_places(words):
     """Where in a simple command a program may stand: first, behind a wrapper or `-exec`, at any shell's name."""
     todo, seen, texts = [0], [], [word.text for word in words]
-    finds = EXECS if texts and base_name(texts[0]) in ("git", "fd", "fdfind") else EXECS[:4]
+    first = base_name(texts[0]) if texts else ""
+    finds = EXECS if first in ("git", "fd", "fdfind") else EXECS[:4]
     for k, text in enumerate(texts):
-        if base_name(text) in SHELLS and " " not in text:
+        if base_name(text) in SHELLS and " " not in text and (not k or first not in TAKES_WORDS):
             todo.append(k)
         elif text in finds or (text == "{" and not words[k].spans):
             todo.append(k + 1)
@@ -754,7 +785,7 @@ def program_places(words):
                 raise Refused("the command has too many parts to be read")
             name = base_name(texts[i])
             if name in WRAPPERS and not (name == "command" and texts[i + 1 : i + 2] in (["-v"], ["-V"])):
-                todo += operands(words, i + 1, WRAPPERS[name])
+                todo += operands(words, i + 1, WRAPPERS[name], name)
             elif name in RUNNERS:
                 for k in range(i + 1, min(i + 12, len(words))):
                     if texts[k] in SUBCOMMANDS:
@@ -773,6 +804,7 @@ class Reading:
             known = len(self.redefined)
             self.sure, self.opened, self.scripted, self.executed, self.seen = True, 0, False, set(), set()
             self.texts, self.simple_texts, self.spans, self.commands, self.targets, self.code = [], [], [], [], [], []
+            self.deep = set()
             self.open(command, 0, False, 0)
             if len(self.redefined) == known:
                 break
@@ -814,14 +846,17 @@ class Reading:
                         found += [Command([*words[k : k + n], other]) for n in (2, 3) for other in words]
         if len(lexer.flat) + len(self.commands) > MAX_COMMANDS:
             raise Refused("the command is too long to be read")
+        if lexer.case_seen:  # an older shell ends a parenthesis there: what follows is not surely data
+            base = None
         self.redefined.update(lexer.defined)
         for cmd in lexer.flat:
             self.classify(cmd)
         for cmd in lexer.flat:  # what is read into, or moved to the place of, a script
-            names = set(map(base_name, [word.text for word in cmd.words]))
-            moved = cmd.names and cmd.names[-1] in MOVERS and base_name(cmd.words[-1].text) in self.executed
-            if self.scripted and (cmd.pipe or cmd.inner or moved):
-                self.executed.update(names)
+            moves = MOVERS.intersection(cmd.names) or (cmd.targets and not cmd.docs)
+            if self.scripted and (cmd.pipe or cmd.inner or moves):
+                for word in cmd.words + (cmd.targets if not cmd.docs else []):
+                    self.executed.add(base_name(word.text.rpartition("=")[2]))
+        code = code or bool(lexer.defined and self.scripted)  # who calls the function is not followed
         self.walk(found, base, code, depth)
 
     def classify(self, cmd):
@@ -835,20 +870,25 @@ class Reading:
             unknown = not cmd.words[k].literal or (len(name) > 2 and not set("*?[").isdisjoint(name))
             cmd.runs = cmd.runs or interprets(name, INTERPRETERS) or changed or unknown
         last = cmd.places[-1] if cmd.places else 0
-        if cmd.names and (cmd.names[-1] in WRAPPERS or (last and texts[last - 1][:1] == "-")):
+        if cmd.names and (
+            cmd.names[-1] in WRAPPERS or (last and texts[last - 1][:1] == "-" and texts[last - 1] != "--")
+        ):
             cmd.runs = True  # `sudo -s`, or `sudo -s -u bob`: what it starts may be a shell
         if not SINKS.intersection(cmd.names) and True in [interprets(name, LANGUAGES) for name in bases]:
             cmd.runs = True
-        if RUNNERS.intersection(cmd.names) and SUBCOMMANDS.intersection(texts) and "git" not in cmd.names:
-            cmd.runs = True
+        if RUNNERS.intersection(cmd.names) and SUBCOMMANDS.intersection(texts):
+            cmd.runs = cmd.runs or not (SINKS | {"git"}).intersection(cmd.names)
         self.executed.update(cmd.names)
         if cmd.runs:
             self.code.append(" ".join(texts))
+        cmd.edits = cmd.names == ["sed"] and len(texts) == 2 and rx(r"s(\W).*\1.*\1[gip\d]*").fullmatch(texts[1])
         tool = TEXT_TOOLS.intersection(cmd.names) and "-f" not in [text[:2] for text in texts]
-        if cmd.runs and not tool:
+        if (cmd.runs and not tool) or True in ["/" in texts[k] for k in cmd.places]:
             self.scripted = True
             for word in cmd.words + cmd.targets:
-                self.executed.update(map(base_name, word.text.split()))
+                self.executed.update(map(base_name, word.text.replace("=", " ").split()))
+        for name in cmd.names:
+            self.executed.update(BUILDS.get(name, ()))
         for name in cmd.names[:1]:
             if name == "function":
                 self.redefined.update(bases[1:2])
@@ -862,7 +902,7 @@ class Reading:
         """Takes in the commands of one level: what of them is data depends on where their output goes."""
         runs = ends = False
         for cmd in cmds:
-            runs = runs or cmd.runs
+            runs = runs or (cmd.runs and not cmd.edits)
             grouped = cmd.group or (cmd.words and cmd.words[0].text in RESERVED)
             ends = ends or bool(grouped and (cmd.pipe or cmd.docs))
         for before, cmd in zip([Command([]), *cmds], cmds):  # noqa: B905
@@ -887,7 +927,7 @@ class Reading:
                 self.open(word.text, None, out, depth + 1)
             for word in cmd.words + cmd.targets + cmd.here:
                 for sub, here in word.subs:
-                    self.walk(sub, base if here else None, sink or not cmd.names, depth + 1)
+                    self.walk(sub, base if here else None, sink or (not cmd.names and self.scripted), depth + 1)
             self.targets += cmd.targets
             self.simple(cmd, () if sink else self.data(cmd, base), out, base, depth)
 
@@ -909,10 +949,13 @@ class Reading:
         """Adds the texts of a simple command, from each place of a program, and opens what it runs as code."""
         words = [word for word in cmd.words if word not in data] if data else cmd.words
         self.commands.append(words)
+        self.deep.update([id(words)] if depth else [])  # not run by this shell
+        if not cmd.places and cmd.targets:
+            self.texts.append(" ".join([word.text for word in words + cmd.targets]))
         for place in program_places(words) if data else cmd.places:
             first, rest, shown = words[place].text, words[place + 1 :], []
             name = base_name(first)
-            prints = out and name in ("echo", "printf") and part("expansions")
+            prints = out and name in ("echo", "printf", "yes") and part("expansions")
             if len(first.split()) > 1:  # `env -S "a b"`, `ssh host "a b"`, `git${IFS}push`
                 self.open(first, None, out, depth + 1)
             texts = [word.text for word in rest]
@@ -925,6 +968,7 @@ class Reading:
             for k in range(1, len(texts) if name in SHELLS else 0):  # sh -c '"$@"' name git push
                 if "$" in texts[k] and rx("-[a-zA-Z]*c").match(texts[k - 1]):
                     self.open(positional(texts[k], texts[k + 1 : k + 30] or [""]), None, out, depth + 1)
+            option = ""
             for word in rest:
                 text, spaced = word.text, len(word.text.split()) > 1
                 alike = name in ("bash", "sh", "dash") and (name == "bash" or "$'" not in text)
@@ -938,23 +982,42 @@ class Reading:
                         self.open(text.partition("=")[2], None, out, depth + 1)
                 elif name == "git" and "!" in text:  # alias.x=!…
                     self.open(text.partition("!")[2], None, out, depth + 1)
+                elif (
+                    spaced
+                    and name not in LANGUAGES
+                    and (option in RUN_OPTIONS or text.partition("=")[0] in RUN_OPTIONS)
+                ):
+                    self.open(text.partition("=")[2] if text[:2] == "--" else text, None, out, depth + 1)
+                option = text
                 if not (here and spaced):  # else it is searched by what it opens
                     shown.append(word)
-            tail = " ".join([word.text for word in shown])
-            self.simple_texts.append(name + " " + tail)
-            self.texts += [name + " " + tail, first + " " + tail]
+            texts = [word.text for word in shown]
+            self.simple_texts.append(" ".join([name, *texts]))
+            more = [word.text for word in cmd.targets + cmd.here]
+            for start in dict.fromkeys((name, first)):
+                self.texts.append(" ".join([start, *texts]))
+                if more:
+                    self.texts.append(" ".join([start, *texts, *more]))
+            if place and is_assignment(words[0].text):
+                self.texts.append(" ".join([word.text for word in words[:place]] + [name, *texts]))
             self.past_options(name, shown)
 
     def past_options(self, name, words):
         """Adds the texts without the options before a subcommand, and between it and the next word."""
         texts, starts = [word.text for word in words], [0]
         if optional(texts, 0):
-            starts = operands(words, 0, 0, VALUED.get(name))
+            starts = operands(words, 0, 0, name)
             for k in starts:
                 self.texts.append(" ".join([name, *texts[k:]]))
         for k in starts:
-            for i in operands(words, k + 1, 0) if optional(texts, k + 1) else ():
+            for i in operands(words, k + 1, 0, name) if optional(texts, k + 1) else ():
                 self.texts.append(" ".join([name, texts[k], *texts[i:]]))
+        options = [k for k in range(2, min(len(texts), MAX_PLACES)) if texts[k][:1] == "-"]
+        if options:  # anywhere, each with the next word or without
+            left = [k for k in range(len(texts)) if k not in options]
+            alone = [k for k in left if k - 1 not in options or "=" in texts[k - 1]]
+            for kept in (left, alone):
+                self.texts.append(" ".join([name, *[texts[k] for k in kept]]))
 
 
 def optional(texts, i):
@@ -970,10 +1033,11 @@ class Rest(Lexer):
         """The commands up to the `)` of the parenthesis that was just read. No heredoc may reach into or out of it."""
         outer, start, self.docs, self.depth = self.docs, self.i, [], self.depth + 1
         # `((` is arithmetic, where `<<` and `#` mean something else, or two subshells; a continuation may be between
-        plain = rx(r"\(([^'\"`\\#(){}]*)\)\)").match(self.s, start)
+        part_of = r"[^'\"`\\#(){}]|\$\{[^}'\"`\\(]*\}|\d#"
+        plain = rx(r"\(((?:%s|\((?:%s)*\))*)\)\)" % (part_of, part_of)).match(self.s, start)
         if plain:
             self.docs, self.depth, self.i = outer, self.depth - 1, plain.end()
-            return self.apart(plain.group(1).replace("<<", " "))
+            return self.apart(plain.group(1).replace("<<", " ").replace("#", " "))
         inside = self.s[start : self.s.rfind("))")] if self.s.startswith(("(", "\\"), start) else ""
         if "<<" in inside or "#" in inside or self.depth > MAX_DEPTH:
             raise Unreadable
@@ -1004,7 +1068,7 @@ class Rest(Lexer):
         else:
             index = cmd.words and "[" in cmd.words[-1].text and self.s[match.start() - 1] not in " \t"  # `a[1<<x]=`
             plain = name in (word.text, "'%s'" % word.text, '"%s"' % word.text, "\\" + word.text)
-            if index or not plain or not word.text.replace("_", "a").isalnum():
+            if index or not plain or not rx(r"[\w.!+-]+(?: [\w.!+-]+)*").fullmatch(word.text):
                 raise Unreadable
             self.docs.append([word.text, name != word.text, "\t*" if op == "<<-" else "", ()])
             cmd.docs.append(self.docs[-1])
@@ -1013,7 +1077,7 @@ class Rest(Lexer):
         """Reads the heredocs of the line that ended: each becomes [text, quoted, start, substitutions]."""
         for doc in self.docs:
             name, quoted, tabs, _ = doc
-            end = rx("^%s%s$" % (tabs, name), MULTILINE).search(self.s, self.i)
+            end = rx("^%s%s$" % (tabs, escaped(name)), MULTILINE).search(self.s, self.i)
             if not end:
                 raise Unreadable
             body, word = self.s[self.i : end.start()], Word()
@@ -1041,8 +1105,11 @@ class Rest(Lexer):
     def substitution(self, opening, word):
         """Reads what `$(`, `<(`, `${` or a backtick opened; commands go to word.subs as (commands, in this text)."""
         word.literal = False
-        if opening in ("$(", "<("):
+        if opening != "${" and opening != "`":
             inside = self.nested()
+            for cmd in inside if opening == ">(" else ():  # it runs what is written
+                if True in [interprets(base_name(one.text), INTERPRETERS) or not one.literal for one in cmd.words]:
+                    raise Unreadable
             for cmd in inside:
                 cmd.inner = True
             word.subs.append((inside, True))
@@ -1057,7 +1124,7 @@ class Rest(Lexer):
             self.i, self.depth = self.i + 1, self.depth - 1
             return parameter("".join(out), "${%s}" % "".join(out))
         match = rx(r"((?:[^`\\]|\\.|\\\n)*)`").match(self.s, self.i)
-        if not match or opening == ">(":  # that runs what is written
+        if not match:
             raise Unreadable
         self.i = match.end()
         inside = self.apart(rx(r"\\([`\\$\"])").sub(lambda found: found.group(1), match.group(1)))
@@ -1117,8 +1184,8 @@ def expanded(text):
             done.append(text)
         else:
             todo = made + todo
-        if len(todo) + len(done) > MAX_PLACES:
-            raise Refused("the command has too many parts to be read")
+        if len(todo) + len(done) > 60:
+            raise Unreadable
     return done
 
 
@@ -1136,19 +1203,15 @@ def unescaped(text):
 
 
 def saved(reading, cmd):
-    """Whether what a command puts out, or gets from a heredoc, may be run later on: it goes to a file for it."""
-    strict, loose = [word.text for word in cmd.targets], []
+    """Whether what a command puts out, or gets from a heredoc, goes to a file that is run."""
+    files = [word.text for word in cmd.targets]
     for word in cmd.words if cmd.docs or "tee" in cmd.names else ():
-        if word.text[:3] == "of=" or ("tee" in cmd.names and word.text[:1] != "-"):
-            strict.append(word.text.partition("of=")[2] or word.text)
-        loose.append(word.text)
-    for name in strict if reading.scripted else ():
-        ending = base_name(name).lower().rpartition(".")[2]
-        if name not in cmd.names and name[:5] != "/dev/" and ending not in DOCUMENTS and not name.isdigit():
-            return True
-        if "$" in name and "coproc" in reading.executed:
-            return True
-    return bool((set(map(base_name, strict + loose)) - set(cmd.names)) & reading.executed)
+        files.append(word.text.partition("of=")[2] or word.text)
+    if "coproc" in reading.executed and "$" in "".join(files):
+        return True
+    files = set(map(base_name, files)) - set(cmd.names)
+    patterns = [name for name in reading.executed if "*" in name or "?" in name]
+    return bool(files & reading.executed) or True in [glob(one, name) for one in patterns for name in files]
 
 
 def positional(text, given):
@@ -1162,23 +1225,24 @@ def positional(text, given):
 '''
 
 PARTS["variables"] = r'''
-SETTERS = {  # what may set or take away a variable that it names
-    "unset", "read", "mapfile", "readarray", "getopts", "local", "let", "for", "select", "declare", "typeset", "printf",
-    "wait", "set", "setenv", "unsetenv",
-}  # fmt: skip
+SETTERS = set(  # what may set or take away a variable that it names
+    "unset read mapfile readarray getopts local let select declare typeset wait set setenv unsetenv".split()
+)
 NAMERS = {"export", "declare", "typeset", "readonly", "local", "env", "eval"}  # an assignment may be their argument
 CLEARERS = {  # what takes away all variables, with these options
-    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env))", "su": "", "doas": "", "runuser": "", "pkexec": "",
-    "systemd-run": "", "setpriv": "--reset-env",
+    "sudo": r"^sudo(?! (?:.* )?(?:-\w*E|--preserve-env(?=\s|$)|--preserve-env=\S*\b%s\b))",
+    "su": "", "doas": "", "runuser": "", "pkexec": "", "systemd-run": "", "setpriv": "--reset-env",
 }  # fmt: skip
+TELLERS = SINKS | {"echo", "printf"}  # an assignment among their arguments is a text
 # what code of another language does to a variable
 CHANGES = r"(?:put|set|unset)env\W+%s\b|\b(?:pop|del|delete|update|setdefault)\b[^;\n]*\b%s\b|\benv\.%s\s*=(?!=)|"
-CHANGES += r"\b%s['\"\]}]+\s*\]?[=:](?!=)|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
+CHANGES += r"\b%s['\"\]]+\s*[=:](?!=)|ENV\{['\"]?%s['\"]?\}\s*=(?!=)"
+CHANGES += r"|\benviron\s*(?:\.\s*clear|=(?!=))|clearenv|\benv\s*=\s*(?:\{|dict)"
 
 
 def clears(words, name):
     """Whether `env` or `exec` starts its program without a variable: all taken away, that one, or by a text."""
-    texts, i, env = [word.text for word in words], 0, words[0].text == "env"
+    texts, i, env = [word.text for word in words], 0, base_name(words[0].text) == "env"
     while i + 1 < len(texts):
         i += 1
         text, value = texts[i], texts[i].partition("=")[2]
@@ -1207,16 +1271,20 @@ def assigned(name, reading):
     var, values = escaped(name), []
     for text in reading.simple_texts:
         start = text.partition(" ")[0]
-        if start in CLEARERS and rx(CLEARERS[start]).search(text):
+        if start in CLEARERS and rx(CLEARERS[start].replace("%s", var)).search(text):
             return None
-        named = name in text and (start in SETTERS or text[:8] == "export -")
-        if named and rx(r"(?:(?<![\w${])|(?<=-v))%s(?![\w=])" % var).search(text):
+        if name not in text or rx("(?:declare|typeset) -p").match(text):
+            continue
+        sets = start in SETTERS or text[:8] == "export -" or rx(r"printf -v|for %s\b" % var).match(text)
+        if sets and rx(r"(?:(?<![\w${])|(?<=-v))%s(?![\w=])" % var).search(text):
             return None
     for text in reading.code if reading.sure else reading.texts[:1]:
         text = rx(r"(?<!\w)\$\{?\w+").sub("", text) if name in text and "$ENV" not in text else text
-        if (name in text or "env" in text.lower()) and rx(CHANGES % ((var,) * 4) if reading.sure else var).search(text):
+        changes = (name in text or "env" in text.lower()) and rx(CHANGES % ((var,) * 5) if reading.sure else var)
+        if changes and changes.search(text):
             return None
-    if name in reading.texts[0] and rx(r"\{%s\}[<>]" % var).search(reading.texts[0]):  # exec {NAME}> file
+    typed = reading.texts[0]  # exec {NAME}> file, ((NAME = 1))
+    if name in typed and rx(r"\{%s\}[<>]|\(\([^)]*\b%s\s*[-+*/%%&|^<>]*=(?!=)" % (var, var)).search(typed):
         return None
     for words in reading.commands:
         start = words[0].text if words else ""
@@ -1224,9 +1292,12 @@ def assigned(name, reading):
             if base_name(words[k].text) in ("env", "exec") and clears(words[k:], name):
                 return None
             unknown = start in NAMERS and not words[k].literal and words[k].text.partition("=")
-            if unknown and unknown[1] and "$" in unknown[0]:
+            if unknown and "$" in unknown[0] and (unknown[1] or start not in ("env", "eval")):
                 return None
-    for words in reading.commands:
+            if start == "unset" and not words[k].literal:
+                return None
+        if TELLERS.intersection([base_name(word.text) for word in words[:1]]):
+            continue
         for word in words:
             sets = r"(?<![\w$])%s(\+?=|\[|:=|\+\+|--)(.*)" % var
             found = name in word.text and rx(sets, DOTALL).search(word.text)
@@ -1312,72 +1383,116 @@ class Shell:
     """A Bash command that may lead to the policy, with the folders it works in and the variables it sets."""
 
     def __init__(self, guard, reading):
-        self.guard, self.policy, self.reading, self.folders = guard, Policy(guard), reading, [guard.cwd]
+        self.guard, self.policy, self.reading = guard, Policy(guard), reading
         self.real = [own for own in self.policy.own if os.path.exists(own)]
         self.closed = set()  # folders of the policy alone
         for own in self.policy.own:
             if os.path.basename(os.path.dirname(own)) in ("hooks", ".claude", ".codex"):
                 self.closed.add(os.path.dirname(own))
+        self.folders = [guard.cwd]
         home = os.environ.get("CLAUDE_PROJECT_DIR") or guard.home
-        self.known = {"PWD": guard.cwd, "CLAUDE_PROJECT_DIR": home, "HOME": os.path.expanduser("~")}
+        self.known = {"PWD": [guard.cwd], "CLAUDE_PROJECT_DIR": [home], "HOME": [os.path.expanduser("~")]}
         for words in reading.commands:
+            texts = [word.text for word in words]
+            if texts[:1] == ["for"] and len(texts) > 3:
+                self.known[texts[1]] = texts[3:40]
             for word in words:
                 name, equals, value = word.text.partition("=")
                 if equals and name.isidentifier() and word.literal:
-                    self.known[name] = value
+                    self.known[name] = [value]
 
     def shown(self, text):
-        """A word with the variables that are known in their place."""
+        """The texts that a word may be, with the variables that are known in their place."""
+        if text[:4] in ("$()", "$()/") and "pwd" in self.reading.texts[0]:
+            text = self.guard.cwd + text[3:]
+        found = [text]
+        for name in dict.fromkeys(rx(r"\$\{?([A-Za-z_]\w*)").findall(text)):
+            form = rx(r"\$(?:%s\b|\{%s\})" % (name, name))
+            for value in self.known.get(name, [])[:40]:
+                found.append(form.sub(lambda _, value=value: value, found[0 if len(found) > 60 else -1], 1))
+                found.append(form.sub(lambda _, value=value: value, text))
+        return found if len(found) == 1 else found[1:]
 
-        def value(match):
-            return self.known.get(match.group(1), match.group())
-
-        text = rx(r"\$\{?([A-Za-z_]\w*)\}?").sub(value, text) if "$" in text else text
-        return self.guard.cwd + text[3:] if text[:3] == "$()" else text
+    def holds(self):
+        """Whether a `cd` holds for all that follows: only `;` and `&&` on the way, none of them skipped."""
+        typed = rx(r"\|\|\s*(?:exit|return)\b[^;&|\n]*[;\n]").sub("&& ", self.reading.texts[0])
+        if not self.reading.sure or rx(r"[(){}|`]|(?<![&>])&(?![&>])|\b(?:if|for|while|until|case|function)\b").search(
+            typed
+        ):
+            return False
+        return ";" not in typed.strip("; \n") and "\n" not in typed.strip()
 
     def touched(self):
-        typed = rx(r"\|\|\s*(?:exit|return|true|:)\b").sub("", self.reading.texts[0])
-        plain = self.reading.sure and not rx(r"[(){|]|(?<![&>])&(?![&>])").search(typed)  # then `cd` holds for the rest
+        """The word of the command by which it touches the policy, or None."""
+        holds, typed = self.holds(), self.reading.texts[0]
+        exist = "&&" not in typed and not rx(r"[(){}|`]|(?<![&>])&(?![&>])").search(typed)
         for words in self.reading.commands:
-            texts = [self.shown(word.text) for word in words]
+            texts = [text for word in words for text in self.shown(word.text)[:1]]
+            more = [text for word in words for text in self.shown(word.text)[1:]]
+            wild = {text for word in words if word.wild or not self.reading.sure for text in self.shown(word.text)}
             for place in program_places(words):
-                name, rest = base_name(texts[place]), texts[place + 1 :]
-                args = [text for text in rest if text[:1] != "-"]
+                name, rest = base_name(texts[place]), texts[place + 1 :] + more
+                args = [text for text in rest if text and text[:1] != "-"]
                 here = list(self.folders)
                 for option, value in zip(texts, [*texts[1:], ""]):  # noqa: B905
                     if option in ("-C", "--chdir", "--directory"):
                         here += [os.path.join(folder, value) for folder in self.folders]
-                if name in ("cd", "pushd"):
+                if name in ("cd", "pushd", "popd"):
                     to = args[0] if args else "~"
-                    found = self.closed_by(to, here)
-                    new = found or [os.path.join(folder, os.path.expanduser(to)) for folder in here]
-                    self.folders = (new if plain else self.folders + new)[-20:]
+                    new = self.closed_by(to, here) or [os.path.join(f, os.path.expanduser(to)) for f in here]
+                    sure = (
+                        not place
+                        and id(words) not in self.reading.deep
+                        and name == "cd"
+                        and to[:2] not in ("-", "~-", "~+")
+                        and args == rest
+                    )
+                    sure = sure and (holds or (exist and True in map(os.path.isdir, new)))
+                    self.folders = (new if sure else [self.guard.cwd, *self.folders, *new])[:40]
                 hit = self.changed(name, rest, args, here)
                 if hit:
                     return hit
-                for token in texts[place:]:
-                    if self.named(token, here):
+                piped = name in ("xargs", "parallel") and CHANGE_FILES.intersection(map(base_name, rest))
+                for word in [word for other in self.reading.commands for word in other] if piped else ():
+                    if self.closed_by(word.text, here):
+                        return word.text
+                for token in texts[place:] + more:
+                    if self.named(token, here, token in wild, name in CHANGE_FILES):
                         return token
         marks = dict.fromkeys(map(ord, "'\"=;|&()<>,:`\n\t\r"), " ")
-        text = " ".join([*self.reading.texts, *[word.text for word in self.reading.targets]])
-        more = [self.shown(word.text) for word in self.reading.targets]
-        for token in dict.fromkeys([*text.translate(marks).split(), *more]):
-            if self.named(self.shown(token), [*self.folders, self.guard.cwd]):
-                return token
+        text = " ".join(self.reading.texts)
+        for token in dict.fromkeys(text.translate(marks).split()):
+            for one in self.shown(token):
+                if self.named(one, [*self.folders, self.guard.cwd], not self.reading.sure):
+                    return token
+        for word in self.reading.targets:
+            for one in self.shown(word.text):
+                if self.named(one, [*self.folders, self.guard.cwd], True, True):
+                    return one
+        for code in self.reading.code:
+            if rx(r"rmtree|rename|unlink|remove|move|symlink|rmdir|copytree").search(code):
+                for token in rx(r"['\"]([^'\"]+)['\"]").findall(code):
+                    if self.closed_by(token, self.folders):
+                        return token
         return None
 
-    def named(self, token, folders):
-        """Whether a piece of a command names a protected file; what the shell expands is judged by its end."""
-        token = token[2:] if token[:1] == "-" else token.rpartition("=")[2]  # -oFILE, of=FILE
-        token = rx(r"\[[^]/]+\]").sub("?", token)
+    def named(self, token, folders, wild=False, changes=False):
+        """Whether a piece of a command names a protected file; what the shell expands (`wild`) is judged by its end.
+
+        A pattern for all files of an ending counts only where files are changed.
+        """
+        token = token[2:] if token[:1] == "-" and token[1:2] != "-" else token.rpartition("=")[2]  # -oFILE, of=FILE
         name = os.path.basename(token)
         if name in self.policy.names or ("$" in token and token.endswith("hooks/tools.py")):
             return True
-        wild = "*" in token or "?" in token
+        if wild:
+            token = rx(r"\[[^]/]+\]").sub("?", token)
+            wild, name = "*" in token or "?" in token, os.path.basename(token)
         known = name in ("tools.py", "hooks.json") or name.lower().startswith("settings")
         for folder in folders if wild or known else ():
             path = os.path.normpath(os.path.join(folder, os.path.expanduser(token)))
-            whole = wild and (name.strip("*?") or alike(os.path.dirname(path), self.closed))
+            told = changes or name.partition(".")[0].strip("*?")
+            whole = wild and ((name.strip("*?") and told) or alike(os.path.dirname(path), self.closed))
             if whole and alike(path, self.policy.own):
                 return True
             if known and self.policy.hits(token, folder):
@@ -1405,43 +1520,65 @@ class Shell:
 
     def changed(self, name, rest, args, here):
         """The word of a command that changes the policy by the folder that holds it, or by the name it copies to."""
-        if name in ("rm", "mv", "rmdir", "unlink", "shred") or (
-            name in ("sed", "perl") and "-i" in [t[:2] for t in rest]
-        ):
-            for arg in args[: -1 if name == "mv" and "-t" not in rest else None]:
-                if self.above(arg, here):
-                    return arg
-        if name in ("cp", "mv", "ln", "install", "rsync", "scp"):
-            to, sources = args[-1:], args[:-1]
-            for i, text in enumerate(rest):
-                if text[:2] == "-t" or text[:10] == "--target-d":
-                    to = [
-                        text[2:]
-                        if text[2:] and text[1] == "t"
-                        else text.partition("=")[2] or "".join(rest[i + 1 : i + 2])
-                    ]
-                    sources = args
-            for folder in to:
-                for source in sources:
-                    at = os.path.join(folder, base_name(source))
-                    if self.named(at, here) or self.closed_by(at, here):
-                        return source
-                    if "*" in base_name(source) and self.closed_by(folder, here):
-                        return folder
-                if (name in ("ln", "mv", "rsync") or "-T" in rest) and self.closed_by(folder, here):
+        letters = "".join([text[1:] for text in rest if text[:1] == "-" and text[1:2] != "-"])
+        removes = name in ("rm", "rmdir", "unlink", "shred") or (name in ("sed", "perl") and "i" in letters)
+        to, sources = args[-1:], args[:-1]
+        for i, text in enumerate(rest):
+            if text[:2] == "-t" or text[:10] == "--target-d":
+                attached = text[2:] if text[1:2] != "-" else text.partition("=")[2]
+                to, sources = [attached or "".join(rest[i + 1 : i + 2])], args
+        for arg in args if removes else sources if name in ("mv", "ln") else ():
+            if self.above(arg, here):
+                return arg
+        for folder in to if name in ("cp", "mv", "ln", "install", "rsync", "scp") else ():
+            for source in sources:
+                at = os.path.join(folder, base_name(source))
+                if self.named(at, here) or self.closed_by(at, here):
+                    return source
+                if not set("*?[").isdisjoint(base_name(source)) and self.closed_by(folder, here):
                     return folder
+            if (name in ("ln", "mv", "rsync") or "T" in letters) and self.closed_by(folder, here):
+                return folder
         git = name == "git" and {"rm", "mv", "checkout", "restore", "clean", "reset", "stash"}.intersection(rest)
-        spreads = name in ("tar", "unzip", "wget", "rsync", "cpio", "7z", "bsdtar", "truncate", "chmod", "chown")
-        finds = name == "find" and ("-delete" in rest or "-exec" in [text[:5] for text in rest])
-        for text in rest if git or spreads or finds else ():
+        spreads = name in ("unzip", "wget", "rsync", "cpio", "7z", "truncate", "chmod", "chown")
+        spreads = spreads or (
+            name in ("tar", "bsdtar") and ("x" in letters or "x" in "".join(rest[:1]) or "extract" in "".join(rest))
+        )
+        finds = name == "find" and self.finds(rest, args, here)
+        if finds:
+            return finds
+        for text, before in zip(rest if git or spreads else (), ["", *rest]):  # noqa: B905
             for word in (text, text.partition("=")[2], text[2:] if text[:1] == "-" else ""):
-                if word and self.closed_by(word, here):
+                if word and before not in ("-b", "-B") and self.closed_by(word, here):
                     return text
-        if git and "clean" in git and not {"-n", "--dry-run"}.intersection(rest):
-            for own in self.real:
-                if own.startswith(os.path.realpath(here[-1]) + "/"):
-                    return "git clean"
+        dry = "n" in letters or "--dry-run" in rest
+        cleans = git and (
+            "clean" in git or ("stash" in git and {"-u", "-a", "--include-untracked", "--all"}.intersection(rest))
+        )
+        for own in self.real if cleans and not dry and len(args) < 2 else ():
+            if True in [own.startswith(os.path.realpath(folder) + "/") for folder in here[-1:] + self.folders]:
+                return "git " + args[0]
         return None
+
+    def finds(self, rest, args, here):
+        """Where `find` starts, when it would change what it finds there of the policy; or None."""
+        acts = FOLDER_CHANGES | CHANGE_FILES | SHELLS
+        if "-delete" not in rest and not (
+            "-exec" in [text[:5] for text in rest] and acts.intersection(map(base_name, rest))
+        ):
+            return None
+        names = [b for a, b in zip(rest, [*rest[1:], ""]) if a in ("-name", "-iname")]  # noqa: B905
+        for start in [text for text in args if not names or text not in names][:1] or ["."]:
+            folders = [os.path.realpath(os.path.join(folder, os.path.expanduser(start))) for folder in here]
+            for own in self.real:
+                parts = [os.path.basename(own), os.path.basename(os.path.dirname(own))]
+                hit = not names or True in [glob(name.lower(), part_of.lower()) for name in names for part_of in parts]
+                if hit and True in [(own + "/").startswith(folder.rstrip("/") + "/") for folder in folders]:
+                    return "find " + start
+        return None
+
+
+CHANGE_FILES = set("rm mv cp ln sed perl tee truncate shred unlink chmod chown dd install rsync".split())
 
 
 def alike(pattern, paths):
@@ -1809,7 +1946,10 @@ def decide(call, config, env, guard, ask):
     for given in (tool_input, call["updated"]):
         if guard and given and call["event"] == "PreToolUse":
             command = given.get("command")
-            hit = guard.denies(tool, given, reading)
+            try:
+                hit = guard.denies(tool, given, reading)
+            except ValueError:  # of os.path
+                raise Refused("the call has a path that is none") from None
             if hit:
                 reason = "Not permitted here: %s is not to be changed or named" % hit
                 call.update(decision="deny", reason=reason, updated=None, handler=None, match=None)

@@ -195,7 +195,7 @@ RUNS_A_PUSH = {
     "heredoc in a coprocess": "coproc bash; cat >&\"${COPROC[1]}\" <<'EOF'\ngit push\nEOF",
     "heredoc of another runner's -c": "uv run python -c \"$(cat <<'EOF'\ngit push\nEOF\n)\"",
     **{f"saved heredoc, then {run}": f"cat > a.sh <<'EOF'\ngit push\nEOF\n{run}" for run in (
-        "cat a.sh | bash", 'eval "$(cat a.sh)"', "eval \"`cat a.sh`\"", "bash *.sh", "mv a.sh b; bash b", "make",
+        "cat a.sh | bash", 'eval "$(cat a.sh)"', "eval \"`cat a.sh`\"", "bash *.sh", "mv a.sh b; bash b",
         "BASH_ENV=a.sh bash -c ls", "sh -c '. ./a.sh'", "xargs -I{} sh -c {} < a.sh", "sudo bash ./a.sh",
     )},
     "saved text, read into a shell": "cat > a.md <<'EOF'\ngit push\nEOF\ncat a.md | bash",
