@@ -190,7 +190,7 @@ WRAP: list[Callable[[str], str]] = [
     lambda c: f"coproc {{ {c}\n}}; wait", lambda c: f"find . -maxdepth 0 -exec bash -c {quote(c)} \\;",
     lambda c: f"eval -- {quote(c)}", lambda c: f"sh -c 'eval \"$1\"' _ {quote(c)}",
     lambda c: f"bash -c '\"$@\"' _ bash -c {quote(c)}",
-    lambda c: f"while read -r l; do eval \"$l\"; done <<< {quote(c)}",
+        lambda c: f"while read -r l; do eval \"$l\"; done <<< {quote(c)}",
     lambda c: f"env -S bash -c {quote(c)}", lambda c: f"cat <<'X' > n.md\nit's\nX\n{c}",
 ]  # fmt: skip
 FEED: list[Callable[[str, str], str]] = [
