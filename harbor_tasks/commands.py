@@ -152,9 +152,12 @@ def run(
         typer.Option(
             "--agent",
             metavar="NAME",
-            help="who works: oracle (the solutions), replay (recorded calls) (default: replay)",
+            help="who works: claude-code, codex, oracle (the solutions), replay (recorded calls) (default: replay)",
         ),
     ] = None,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="no model: the agent program proposes the recorded calls of each case")
+    ] = False,
     parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
     case: Cases = None,
@@ -175,10 +178,11 @@ def run(
     from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.environments.plan import where_and_who
 
-    environment, agent = where_and_who(environment, agent, resume)
+    environment, agent, scripted = where_and_who(environment, agent, resume, scripted=scripted)
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
+        scripted=scripted,
     )  # fmt: skip
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)
@@ -236,6 +240,12 @@ def probe(
     environment: Annotated[
         str, typer.Option("--env", metavar="A,B", help="where: local, docker, harbor; several are compared")
     ] = "local",
+    through: Annotated[
+        str | None,
+        typer.Option(
+            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
+        ),
+    ] = None,
     host: Host = None,
     harbor: HarborPath = None,
     as_json: Json = False,
@@ -248,7 +258,7 @@ def probe(
     options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
     places = [name.strip() for name in environment.split(",")]
     with built_tasks(source, warn, building) as tasks:
-        report = prove(tasks, environments=places, options=options, say=complain)
+        report = prove(tasks, environments=places, options=options, say=complain, agent=through)
     if as_json:
         print_json(report.as_json())
     else:

@@ -56,7 +56,12 @@ def diagnose() -> list[Finding]:
         partial(
             _program, "node", "for claude and codex", "install Node.js 20 or newer with this system's package manager"
         ),
-        partial(_program, "claude", "for the agent claude-code", "npm install -g @anthropic-ai/claude-code"),
+        partial(
+            _program,
+            "claude",
+            "for the agent claude-code on this machine",
+            f"{_helper('agents.sh')}, and put what it prints on PATH",
+        ),
         partial(_program, "codex", "for the agent codex", "npm install -g @openai/codex"),
     ]
     with ThreadPoolExecutor(len(looks)) as pool:

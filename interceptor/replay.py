@@ -5,9 +5,12 @@
               [--mcp-config FILE] [--plugin-dir DIR]... [--permission-mode MODE] [--step ID]
 
 The script is a list of entries, or ``{"steps": {id: [entries]}}``. An entry is ``{"tool", "input", "id"?, "agent"?}``
-(``agent``: the subagent that makes the call) or ``{"say": text}``. Exit 0: the script was played; 2: it, or the command
-line, is wrong; 3: a hook ended the session. The transcript is stream-json, written line by line; tool_use ids are
-``toolu_replay_0001`` and so on, with the step's id in them when there is one.
+(``agent``: the subagent that makes the call) or ``{"say": text}``. ``parallel: true``, proposed together with the call
+before, has a meaning for agent programs that a scripted model drives; here calls come one after the other.
+
+Exit 0: the script was played; 2: it, or the command line, is wrong; 3: a hook ended the session. The transcript is
+stream-json, written line by line; tool_use ids are ``toolu_replay_0001`` and so on, with the step's id in them when
+there is one.
 
 What is reproduced was observed with Claude Code 2.1 (facts on hooks, matchers, settings and AskUserQuestion), and
 that includes what fails open there: a hook that crashes, is late or prints the wrong thing does not stop the call.
@@ -1121,9 +1124,11 @@ def entry_error(entry: Any) -> str | None:
         return "not a mapping"
     if "say" in entry:
         return None if isinstance(entry["say"], str) and len(entry) == 1 else "`say` is a text and stands alone"
-    unknown = sorted(set(entry) - {"tool", "input", "id", "agent"})
+    unknown = sorted(set(entry) - {"tool", "input", "id", "agent", "parallel"})
     if unknown:
-        return "unknown key %s (tool, input, id, agent, or say)" % ", ".join(unknown)
+        return "unknown key %s (tool, input, id, agent, parallel, or say)" % ", ".join(unknown)
+    if not isinstance(entry.get("parallel", False), bool):
+        return "`parallel` must be true or false"
     if not isinstance(entry.get("tool"), str) or not entry["tool"]:
         return "`tool` must name a tool"
     if not isinstance(entry.get("input"), dict):

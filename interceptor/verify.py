@@ -281,7 +281,8 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
     for call in run.calls:
         line = log.get(call["id"])
         decision = line["decision"] if line else "none"
-        if run.says_denied(call) and decision in ("none", "allow", "rewrite"):
+        by_rule = run.says_denied(call) or (call["is_error"] and str(call["result"]).startswith(DENIED_BY_RULE))
+        if by_rule and decision in ("none", "allow", "rewrite"):
             decision = "deny"
         said = line or {}
         reason = said.get("reason") or (call["result"] if decision == "deny" else None)
@@ -290,7 +291,16 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
     return joined
 
 
-REFUSED = ("<tool_use_error>", "Permission to use ", "Claude requested permissions ", "PreToolUse:")
+DENIED_BY_RULE = "<tool_use_error>File is in a directory that is denied by your permission settings"
+FILE_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep")
+PATH_FIELDS = ("file_path", "notebook_path", "path")
+REFUSED = (
+    "<tool_use_error>", "Permission to use ", "Claude requested permissions ", "PreToolUse:",
+    "Command blocked by PreToolUse hook: ", "Tool call blocked by PreToolUse hook: ",  # Codex, from here on
+    "unsupported call: ", "unsupported custom tool call: ", "failed to parse function arguments: ",
+    "TTY execution is disabled by config", "write_stdin failed: ", "request_user_input is unavailable in ",
+    "environment `remote` only supports ",
+)  # fmt: skip
 
 
 def never_ran(call: Json) -> bool:
@@ -316,11 +326,39 @@ def other_tool(one: Any, other: str) -> bool:
     return isinstance(one, str) and one != other and not any(one in group and other in group for group in SAME_TOOL)
 
 
-def gone_around(run: Run, log: Iterable[Json], patterns: Iterable[str]) -> List[Json]:
-    """Calls that a handler covers and that ran although the hook did not let them: it never saw this input, or denied.
+def is_about(line: Json, tool: str, given: Any) -> bool:
+    """Is a line of the log about a call with this input, as the transcript has it?
 
-    A hook may be asked about a call under another tool's name and input (Monitor as Bash); then the id has to do.
+    Its hash says so. Claude Code shows a hook some inputs otherwise than its transcript: a file's path is absolute and
+    without ``..``, and a question says whether it takes several answers. Where the path is restated, and where the hook
+    was asked under another tool's name and input (Monitor as Bash), the call's id has to do.
     """
+    if line.get("input_sha256") in (input_sha256(given), input_sha256(with_defaults(given))):
+        return True
+    if other_tool(line.get("tool"), tool):
+        return True
+    path = next((given[key] for key in PATH_FIELDS if key in given), None) if isinstance(given, dict) else None
+    return (
+        tool in FILE_TOOLS and isinstance(path, str) and not (path.startswith("/") and path == os.path.normpath(path))
+    )
+
+
+def input_sha256(given: Any) -> str:
+    """The hash by which the log names an input."""
+    text = json.dumps(given, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_defaults(given: Any) -> Any:
+    """The input of a question with what it leaves out; any other input as it is."""
+    questions = given.get("questions") if isinstance(given, dict) else None
+    if not isinstance(questions, list) or not all(isinstance(question, dict) for question in questions):
+        return given
+    return dict(given, questions=[dict({"multiSelect": False}, **question) for question in questions])
+
+
+def gone_around(run: Run, log: Iterable[Json], patterns: Iterable[str]) -> List[Json]:
+    """Calls that a handler covers and that ran although the hook did not let them: it denied, or never saw them."""
     wanted, lines = list(patterns), {}  # type: Tuple[List[str], Dict[Any, List[Json]]]
     for line in log:
         lines.setdefault(line.get("tool_use_id"), []).append(line)
@@ -328,12 +366,7 @@ def gone_around(run: Run, log: Iterable[Json], patterns: Iterable[str]) -> List[
     for call in run.calls:
         if call["result"] is None or not covered(call["name"], wanted):
             continue
-        text = json.dumps(call["input"], sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        seen = [
-            line for line in lines.get(call["id"], ())
-            if line.get("input_sha256") == digest or other_tool(line.get("tool"), call["name"])
-        ]  # fmt: skip
+        seen = [line for line in lines.get(call["id"], ()) if is_about(line, call["name"], call["input"])]
         denied = next((line for line in seen if line.get("decision") in ("deny", "ask")), None)
         if denied is not None and not was_refused(call, denied.get("reason")):
             why = "ran although it was denied"

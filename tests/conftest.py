@@ -8,6 +8,7 @@ failure.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,7 +90,41 @@ def no_pythons() -> str | None:
     return None if len(other_pythons()) > 1 else "no other Python (3.8 or newer) than this one; install one, or pyenv"
 
 
-NEEDS: dict[str, Callable[[], str | None]] = {"engine": no_engine, "harbor": no_harbor, "pythons": no_pythons}
+@cache
+def find_claude() -> str | None:
+    """Claude Code: what docker/agents.sh fetched, else the one on PATH if it is of that version."""
+    own = answer("sh", ROOT / "docker" / "agents.sh", "--path") or ""
+    for found in (shutil.which("claude", path=own), shutil.which("claude")):
+        pinned = re.search(r"CLAUDE_CODE_VERSION=(\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"))
+        if found and pinned and (answer(found, "--version") or "").startswith(pinned[1]):
+            return found
+    return None
+
+
+def no_claude() -> str | None:
+    """Why tests with the marker `claude` cannot run here."""
+    return None if find_claude() else "no Claude Code of the runtime image's version; docker/agents.sh"
+
+
+@cache
+def find_codex() -> str | None:
+    """Codex: what docker/agents.sh fetched, else the one on PATH if it is of that version."""
+    own = answer("sh", ROOT / "docker" / "agents.sh", "--path") or ""
+    for found in (shutil.which("codex", path=own), shutil.which("codex")):
+        pinned = re.search(r"CODEX_VERSION=(\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"))
+        if found and pinned and (answer(found, "--version") or "").endswith(pinned[1]):
+            return found
+    return None
+
+
+def no_codex() -> str | None:
+    """Why tests with the marker `codex` cannot run here."""
+    return None if find_codex() else "no Codex of the runtime image's version; docker/agents.sh"
+
+
+NEEDS: dict[str, Callable[[], str | None]] = {
+    "claude": no_claude, "codex": no_codex, "engine": no_engine, "harbor": no_harbor, "pythons": no_pythons,
+}  # fmt: skip
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -166,6 +201,22 @@ def harbor_bin() -> Path:
     if why := no_harbor():
         pytest.skip(why)
     return Path(find_harbor() or "harbor")
+
+
+@pytest.fixture(scope="session")
+def claude_bin() -> Path:
+    """The folder that holds Claude Code, the program itself, as `claude`."""
+    if why := no_claude():
+        pytest.skip(why)
+    return Path(find_claude() or "claude").parent
+
+
+@pytest.fixture(scope="session")
+def codex_bin() -> Path:
+    """The folder that holds Codex, the program itself, as `codex`."""
+    if why := no_codex():
+        pytest.skip(why)
+    return Path(find_codex() or "codex").parent
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.evalspec import network_fault
@@ -19,9 +19,6 @@ from harbor_tasks.resources import resource
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
-
-PLANNED = ("claude-code", "codex")
-"""Agents that DESIGN.md names and that do not exist yet: asked for, they are refused by name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,9 @@ class Places:
     """The Python that runs the agent's programs."""
     programs: Path = field(default_factory=lambda: resource("interceptor"))
     """The folder of the agent's programs."""
+    user: Path | None = None
+    """On this machine the agent's own HOME, outside the workspace; None in a container."""
+    sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: Path | None = None
+    sessions: Path | None = None
+    """The folder where the program keeps its own record, of which the transcript is made."""
 
 
 class Agent(Protocol):
@@ -66,6 +68,18 @@ class Agent(Protocol):
     """The scripts of ``interceptor/`` that it runs."""
     asks_hooks: bool
     """It runs the hooks of the settings, and keeps the key of their model from the commands that it runs."""
+    program: str | None
+    """The agent program that an image must hold for it."""
+    model_variables: tuple[str, ...]
+    """Variables of the caller by which its program, and nothing else, finds its model; empty when it needs none."""
+    transcript_from: Literal["file", "output", "sessions"]
+    """Where its transcript is: in ``Places.transcript``, what it prints, or in ``Launch.sessions`` (Codex's record)."""
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
+        """Look for what it needs in this environment before a job exists; AuthorError or MachineError.
+
+        ``scripted``: a scripted endpoint stands in for its model, so it needs no key.
+        """
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """What the task directory lacks for this agent, e.g. ``no solution/solve.sh``; None when it can be run."""
@@ -75,7 +89,9 @@ class Agent(Protocol):
 
 
 def make_agent(name: str, manifest: BuildManifest) -> Agent:
-    """The agent of this name, set up for this build; AuthorError when there is none, or it cannot work on this eval."""
+    """The agent of this name, set up for this build; AuthorError when there is none."""
+    from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+    from harbor_tasks.agents.codex import CodexAgent
     from harbor_tasks.agents.oracle import OracleAgent
     from harbor_tasks.agents.probe import ProbeAgent
     from harbor_tasks.agents.replay import ReplayAgent
@@ -84,16 +100,36 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
         return OracleAgent()
     if name == ReplayAgent.name:
         return ReplayAgent(manifest)
+    if name == ClaudeCodeAgent.name:
+        return ClaudeCodeAgent(manifest)
+    if name == CodexAgent.name:
+        return CodexAgent(manifest)
     if name == ProbeAgent.name:  # of a task that `probe` makes
         return ProbeAgent()
-    known = (OracleAgent.name, ReplayAgent.name)
-    if fault := network_fault(manifest.sandbox, name):
-        raise AuthorError(fault)
-    if name in PLANNED:
-        raise AuthorError(f"agent {name}: this version does not run it yet; use --agent {' or '.join(known)}")
+    known = (ClaudeCodeAgent.name, CodexAgent.name, OracleAgent.name, ReplayAgent.name)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
     raise AuthorError(f"agent {name!r} is not known; {hint}")
+
+
+def require_network(agent: str, manifest: BuildManifest, environment: str, *, scripted: bool) -> None:
+    """AuthorError when an agent could not reach its model; a script on this machine needs no network."""
+    fault = network_fault(manifest.sandbox, agent)
+    if fault and not (scripted and environment == "local"):
+        raise AuthorError(fault)
+
+
+class OwnProgram:
+    """An agent that is a script of ours: what it does not need of an image, a model or this machine."""
+
+    program: str | None = None
+    model_variables: tuple[str, ...] = ()
+    transcript_from: Literal["file", "output", "sessions"] = "file"
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:  # noqa: ARG002
+        """It needs nothing that is not here, but has no model that a script could stand in for."""
+        if scripted:
+            raise AuthorError("--scripted: this agent asks no model; use it with --agent claude-code or codex")
 
 
 def solution_dir(task: Path, step: str | None) -> Path:

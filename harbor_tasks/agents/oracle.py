@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harbor_tasks import __version__
-from harbor_tasks.agents.base import Launch, Places, solution_dir
+from harbor_tasks.agents.base import Launch, OwnProgram, Places, solution_dir
 
 
-class OracleAgent:
+class OracleAgent(OwnProgram):
     """``solution/solve.sh`` with bash, in the workspace. It makes no tool calls, so no hook sees it."""
 
     name: str = "oracle"

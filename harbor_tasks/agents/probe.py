@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harbor_tasks import __version__
-from harbor_tasks.agents.base import Launch, Places
+from harbor_tasks.agents.base import Launch, OwnProgram, Places
 
 
-class ProbeAgent:
+class ProbeAgent(OwnProgram):
     """Asks the registered hooks about each probe's call; no tool runs. Its outcomes lie where a transcript would."""
 
     name: str = "probe"

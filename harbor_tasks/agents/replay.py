@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harbor_tasks.agents.base import Launch, Places, solution_dir
+from harbor_tasks.agents.base import Launch, OwnProgram, Places, solution_dir
 from harbor_tasks.resources import script_module
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ DEFAULT_MODE = "bypassPermissions"
 """The permission mode of an eval that names none, as Harbor starts Claude Code."""
 
 
-class ReplayAgent:
+class ReplayAgent(OwnProgram):
     """Recorded tool calls, under the hooks, permissions and MCP servers of the eval; needs no model."""
 
     name: str = "replay"

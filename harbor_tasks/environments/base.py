@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harbor_tasks.agents.base import Agent
+from harbor_tasks.environments.scripted import ScriptedModel
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
@@ -135,6 +136,7 @@ class Job(Record):
     name: str
     source: str = Field(description="the folder of built tasks")
     agent: str
+    scripted: bool = Field(default=False, description="a script stood in for the agent's model")
     environment: str
     attempts: int
     created: str
@@ -147,6 +149,11 @@ class Job(Record):
     manifest: dict[str, Any] = Field(default={}, description="what reports need of build.json: judges, thresholds …")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    @property
+    def who(self) -> str:
+        """The agent, and whether it had no model."""
+        return f"{self.agent} (scripted)" if self.scripted else self.agent
 
 
 @dataclass(frozen=True)
@@ -168,6 +175,8 @@ class RunOptions:
     """Harbor's command; without it the one on PATH."""
     harbor_options: tuple[str, ...] = ()
     """Options for `harbor run` itself."""
+    scripted: bool = False
+    """No model: the agent program is made to propose the recorded calls of each case."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 
@@ -228,6 +237,8 @@ class TrialPlan:
     folder: Path
     """The trial's own folder in the job; exists and is empty but for trial.json."""
     agent: Agent
+    model: ScriptedModel | None = None
+    """What stands in for the agent's model."""
 
 
 class Environment(Protocol):
@@ -241,6 +252,12 @@ class Environment(Protocol):
 
     def prepare(self) -> None:
         """Check what trials need of the caller and this machine, before a job exists; AuthorError or MachineError."""
+
+    def model_host(self) -> str:
+        """Where on this machine a scripted endpoint listens, so that trials reach it; AuthorError if they cannot."""
+
+    def use_model(self, url: str) -> None:
+        """A scripted endpoint at this URL stands in for the model of the agents, before `ready`."""
 
     def ready(self, say: Callable[[str], None]) -> None:
         """Make what trials need and takes its time, before a job exists; ``say`` gets lines of progress."""

@@ -6,6 +6,8 @@ a job makes on the engine bears its label and is removed by it on every way out.
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +35,7 @@ from harbor_tasks.environments.docker_proxy import (
 from harbor_tasks.environments.docker_trial import DockerSandbox
 from harbor_tasks.environments.engine import Engine, find_engine
 from harbor_tasks.environments.trial import Sandbox, TrialRun
-from harbor_tasks.environments.variables import require_variables
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, require_variables
 from harbor_tasks.errors import MachineError
 from harbor_tasks.images import ImageRef, ensure_image
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -47,8 +49,16 @@ class DockerEnvironment:
 
     name: str = "docker"
 
-    def __init__(self, source: Path, manifest: BuildManifest, caller: Mapping[str, str], host: str | None) -> None:
-        """``host``: the engine's address as the user named it, None to find it as the `docker` command does."""
+    def __init__(
+        self, source: Path, manifest: BuildManifest, caller: Mapping[str, str], host: str | None,
+        program: str | None = None,
+    ) -> None:  # fmt: skip
+        """``host``: the engine's address as the user named it, None to find it as the `docker` command does.
+
+        ``program``: the agent program that the image must hold.
+        """
+        self._programs = () if program is None else (program,)
+        self._scripted: str | None = None
         self._source, self._manifest, self._caller, self._host = source, manifest, dict(caller), host
         self.sealed: bool = manifest.sandbox.sealed
         self._engine: Engine | None = None
@@ -73,7 +83,7 @@ class DockerEnvironment:
     def prepare(self) -> None:
         """All variables are set, an engine answers, and it has what the sandbox asks for."""
         require_variables(self._manifest, self._caller)
-        if self._manifest.sandbox.network == "model":
+        if self._manifest.sandbox.network == "model" and self._scripted is None:
             self._endpoints = endpoints_of(self._manifest, self._caller)
         with find_engine(self._host) as engine:
             self._info, cpus = engine.info, self._manifest.sandbox.cpus
@@ -81,12 +91,39 @@ class DockerEnvironment:
         if cpus is not None and isinstance(has, int) and 0 < has < cpus:
             raise MachineError(f"sandbox.cpus: {cpus:g}, but the engine at {engine.endpoint} has {has}")
 
+    def model_host(self) -> str:
+        """The address that this machine has in the network of containers."""
+        with find_engine(self._host) as engine, engine_errors("look at the network bridge"):
+            found = engine.client.api.inspect_network("bridge")
+        for config in (found.get("IPAM") or {}).get("Config") or ():
+            address = address_in(str(config.get("Subnet")))
+            if address is not None:
+                return address
+        raise MachineError(
+            f"the engine at {engine.endpoint} is not on this machine; its containers could not reach a scripted model"
+        )
+
+    def use_model(self, url: str) -> None:
+        """The way out is to the endpoint, in place of the model's own; hooks have no model to ask."""
+        self._scripted = url
+        kept = {name: text for name, text in self._caller.items() if name not in MODEL}
+        self._caller = {**kept, MODEL_URL[self._manifest.runner.type]: url}
+        if self._manifest.sandbox.network == "model":
+            self._endpoints = endpoints_of(self._manifest, self._caller)
+
     def ready(self, say: Callable[[str], None]) -> None:
         """The images are there, made if they have to be."""
         self._engine = find_engine(self._host)
-        self._image = ensure_image(self._source, self._engine, on_event=_without_steps(say))
+        self._image = ensure_image(
+            self._source, self._engine, agents=() if self._as_it_is else self._programs, on_event=_without_steps(say)
+        )
         if self._endpoints:
             self._proxy_image = proxy_image(self._engine, say)
+
+    @property
+    def _as_it_is(self) -> bool:
+        """The author's image is used unchanged: the agent program in it is the author's."""
+        return not self._manifest.sandbox.sealed and self._manifest.sandbox.image is not None
 
     @contextmanager
     def opened(self, job: Job, folder: Path) -> Iterator[None]:
@@ -167,6 +204,18 @@ class DockerEnvironment:
             # what cannot be removed now is tried again at the end of the job, which says so
             with suppress(MachineError):
                 container.remove()
+
+
+def address_in(network: str) -> str | None:
+    """The address that this machine itself has in an IPv4 network; nothing is sent to find out."""
+    try:
+        within = ipaddress.IPv4Network(network)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(within.broadcast_address - 1), 9))
+            address: str = probe.getsockname()[0]
+    except (OSError, ValueError):
+        return None
+    return address if ipaddress.IPv4Address(address) in within else None
 
 
 def _without_steps(say: Callable[[str], None]) -> Callable[[str], None]:

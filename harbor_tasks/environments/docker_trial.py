@@ -20,12 +20,13 @@ from harbor_tasks.environments.docker_line import File, Line
 from harbor_tasks.environments.docker_network import check_network, close_names
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
-from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config, not_kept
+from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config, not_kept, record_not_kept
 from harbor_tasks.environments.trial import Part, run_record
-from harbor_tasks.environments.variables import MODEL, fill_in, resolve_value
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, resolve_value
 from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.manifest import BuildManifest
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
+from harbor_tasks.tasks.sealing import SERVERS_FILE, server_command
 
 RUN = f"{AGENT_HOME}/run"
 """What one run of the agent, or of the verifier, is given; emptied between them."""
@@ -33,7 +34,7 @@ SOLUTION, TESTS, AGENT_LOGS, VERIFIER_LOGS = "/solution", "/tests", "/logs/agent
 """Harbor's places."""
 PREFIX = "/usr/local/lib/harbor-pack/prefix"
 MANAGED = "/etc/claude-code/managed-settings.json"
-AGENT, AGENT_GID, WORKER = "agent", 903, "worker"
+AGENT, AGENT_GID, WORKER, SERVICES_GID = "agent", 903, "worker", 904
 """The user of the agent program in a sealed sandbox, its own group, and the user of what the model runs."""
 SETUP_SECONDS = 120.0
 LOG_BYTES = 256 << 20
@@ -173,8 +174,13 @@ class DockerSandbox:
                 launch.argv, out=out, err=err, user=self._user, cwd=self._workspace, timeout=seconds, given=given,
                 env=self._agent_env(part, launch), umask=0o002 if self._sealed else 0o022,
             )  # fmt: skip
-        with File(part.transcript, LOG_BYTES) as sink:
-            self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
+        if self._plan.agent.transcript_from == "file":
+            with File(part.transcript, LOG_BYTES) as sink:
+                self._fetch(f"{AGENT_LOGS}/transcript.jsonl", sink)
+        sessions = launch.sessions
+        if sessions is not None and self._line.listing(str(sessions.parent), [sessions.name]):
+            (part.folder / "sessions").mkdir(exist_ok=True)
+            self._warnings += record_not_kept(self._unpack(str(sessions), part.folder / "sessions", LOG_BYTES))
         with File(self.log, LOG_BYTES) as sink:
             self._logged = self._fetch(INTERCEPTION_LOG, sink, self._logged)
         return ended
@@ -187,13 +193,14 @@ class DockerSandbox:
             archive.folder(RUN, 0o700)
             archive.content(f"{RUN}/run.json", run_record(part, f"{RUN}/stdout.txt"))
             archive.content(f"{RUN}/stdout.txt", _head(part.folder / "stdout.txt"))
-            if log.is_file():
-                archive.tree(log, f"{RUN}/interceptions.jsonl")
+            for source, name in ((log, "interceptions.jsonl"), (part.transcript, "transcript.jsonl")):
+                if source.is_file():
+                    archive.tree(source, f"{RUN}/{name}")
             file = archive.finish()
             self._line.put(file, archive.size, clear=(TESTS, RUN, SOLUTION))
         self._line.folder(VERIFIER_LOGS, "", 0o700)
         argv = (
-            "sh", f"{TESTS}/test.sh", "--transcript", f"{AGENT_LOGS}/transcript.jsonl",
+            "sh", f"{TESTS}/test.sh", "--transcript", f"{RUN}/transcript.jsonl",
             "--interceptions", f"{RUN}/interceptions.jsonl", "--run", f"{RUN}/run.json",
         )  # fmt: skip
         with File(part.folder / "verifier.log", 2 * OUTPUT_BYTES) as shown:
@@ -215,7 +222,7 @@ class DockerSandbox:
             transcript=Path(AGENT_LOGS, "transcript.jsonl"), instruction=Path(RUN, "instruction.md"),
             solution=Path(SOLUTION if agent.solution_files is None else RUN), step=part.id,
             mcp_config=Path(RUN, "mcp.json") if self._manifest.mcp_servers else None,
-            python=self._container.python, programs=Path(AGENT_HOME),
+            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed,
         )  # fmt: skip
 
     def _give(self, part: Part, places: Places, instruction: Path) -> None:
@@ -227,8 +234,11 @@ class DockerSandbox:
             if instruction.is_file():
                 archive.tree(instruction, str(places.instruction))
             if places.mcp_config is not None:
-                servers = json.dumps(mcp_config(self._manifest, SANDBOX_HOME, self._caller))
-                archive.content(str(places.mcp_config), servers.encode())
+                config = mcp_config(self._manifest, SANDBOX_HOME, self._caller)
+                if self._sealed:
+                    config, own = _apart(config)
+                    archive.content(SERVERS_FILE, json.dumps(own).encode(), 0o640, gid=SERVICES_GID)
+                archive.content(str(places.mcp_config), json.dumps(config).encode())
             if agent.needs_solution and agent.solution_files is None:
                 archive.folder(SOLUTION)
                 archive.tree(solution, SOLUTION)
@@ -239,13 +249,19 @@ class DockerSandbox:
             self._line.put(file, archive.size, clear=(SOLUTION, RUN, TESTS, VERIFIER_LOGS))
 
     def _agent_env(self, part: Part, launch: Launch) -> dict[str, str]:
-        """The eval's variables, then the step's; nothing of the caller's, and in a sealed sandbox no model key."""
+        """The eval's variables, then the step's, and of the caller's only those of the model: the program's alone."""
         own = {**self._manifest.execution.env, **(part.step.env if part.step is not None else {})}
         env = {name: resolve_value(value, self._caller) for name, value in own.items()}
+        agent = self._plan.agent
         if self._sealed:
             env["CLAUDE_CODE_SHELL_PREFIX"] = PREFIX
-        elif self._plan.agent.asks_hooks:  # as on this machine: which may ask a model
-            env |= {name: self._caller[name] for name in MODEL if name in self._caller}
+        if self._plan.model is not None:
+            base = self._caller[MODEL_URL[self._manifest.runner.type]]
+            env |= self._plan.model.variables(self._plan.expected.trial, self._plan.task, part.id, base)
+        else:  # hooks may ask a model, as on this machine; in a sealed sandbox theirs has a file of its own
+            hooks = MODEL if agent.asks_hooks and not self._sealed else ()
+            known = (*hooks, *agent.model_variables)
+            env |= {name: self._caller[name] for name in known if name in self._caller}
         return {**env, **launch.env}
 
     def _step_settings(self, part: Part) -> None:
@@ -313,6 +329,18 @@ class _Hooks:
 
     def forget(self) -> None:
         self.sandbox.remove_log()
+
+
+def _apart(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the agent program is told of its MCP servers, and what the user `services` starts them with."""
+    told, own = {}, {}
+    for name, server in config["mcpServers"].items():
+        told[name] = server
+        if server["type"] == "stdio":
+            own[name] = {key: server[key] for key in ("command", "args", "env")}
+            command, *args = server_command(name)
+            told[name] = {"type": "stdio", "command": command, "args": args, "env": {}}
+    return {"mcpServers": told}, own
 
 
 def _compare(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.agents.codex_sessions import transcript_of
+from harbor_tasks.endpoint import codex_items
 from harbor_tasks.resources import script_module
 
 NEVER_RAN = (
@@ -21,6 +23,7 @@ NEVER_RAN = (
     "Permission to use ",
     "Claude requested permissions to use ",
     "PreToolUse:",  # a hook that ended with 2
+    *codex_items.NEVER_RAN,
 )
 """How the agent program's own refusals begin: the call did not reach the tool. A tool's failure begins otherwise."""
 
@@ -48,8 +51,7 @@ def gone_around(transcript: Path, log: Path, settings: dict[str, Any]) -> list[s
             continue
         never_ran = call.is_error and call.result.startswith(NEVER_RAN)
         asked = logged.get(call.id, [])
-        # a hook may be asked about a call under another tool's name and input (Monitor as Bash)
-        lines = [line for line in asked if line.get("input_sha256") == input_hash(call.input) or _other(line, call)]
+        lines = [line for line in asked if _about(line, call)]
         if not lines and not never_ran:
             found.append(f"{call.tool} ({call.id}) ran without passing the interceptor")
         refusal = next((line for line in lines if line.get("decision") in ("deny", "ask")), None)
@@ -66,9 +68,39 @@ def input_hash(tool_input: Any) -> str:
 
 def cost_of(transcript: Path) -> float | None:
     """What the agent program says that the run cost, in USD."""
-    costs = [line.get("total_cost_usd") for line in json_lines(transcript) if line.get("type") == "result"]
-    numbers = [cost for cost in costs if isinstance(cost, int | float) and not isinstance(cost, bool)]
-    return float(sum(numbers)) if numbers else None
+    cost: float | None = script_module("verify").Run(json_lines(transcript)).cost_usd
+    return cost
+
+
+def version_in(transcript: Path) -> str | None:
+    """The version that the agent program names at its start."""
+    starts = (line for line in json_lines(transcript) if line.get("type") == "system" and line.get("subtype") == "init")
+    start = next(starts, {})
+    version = start.get("claude_code_version", start.get("codex_version"))
+    return version if isinstance(version, str) else None
+
+
+def end_of(transcript: Path) -> str:
+    """Why the agent program says that it failed, or nothing: it ends with a code that does not tell."""
+    ends = [line for line in json_lines(transcript) if line.get("type") == "result"]
+    if not ends or ends[-1].get("is_error") is not True:
+        return ""
+    said = ends[-1].get("result")
+    return f"{ends[-1].get('subtype', 'error')}{f': {said[:300]}' if isinstance(said, str) and said else ''}"
+
+
+def keep_transcript(output: Path, transcript: Path) -> None:
+    """The JSON lines that a program printed, as its transcript; what else it printed stays in its output."""
+    with transcript.open("w", encoding="utf-8", errors="backslashreplace") as target:
+        for line in json_lines(output):
+            target.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def keep_sessions(sessions: Path, transcript: Path) -> None:
+    """Codex's record of its sessions, as a transcript in the common form."""
+    with transcript.open("w", encoding="utf-8", errors="backslashreplace") as target:
+        for line in transcript_of(sessions):
+            target.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def calls_of(transcript: Path) -> list[Call]:
@@ -117,8 +149,8 @@ def _text(content: Any) -> str:
     return "" if content is None else str(content)
 
 
-def _other(line: dict[str, Any], call: Call) -> bool:
-    found: bool = script_module("verify").other_tool(line.get("tool"), call.tool)
+def _about(line: dict[str, Any], call: Call) -> bool:
+    found: bool = script_module("verify").is_about(line, call.tool, call.input)
     return found
 
 

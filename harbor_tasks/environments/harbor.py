@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.agents.claude_code import ClaudeCodeAgent
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.agents.probe import ProbeAgent
 from harbor_tasks.agents.replay import DEFAULT_MODE
@@ -73,6 +74,8 @@ class HarborEnvironment:
         self._named, self._options, self._host = options.harbor, options.harbor_options, options.host
         self._kind = kind_of(self._options)
         self._agent = _agent_config(options.agent, manifest)
+        as_it_is = not manifest.sandbox.sealed and manifest.sandbox.image is not None  # the program is the author's
+        self._programs = (options.agent,) if options.agent == ClaudeCodeAgent.name and not as_it_is else ()
         self.sealed: bool = manifest.sandbox.sealed
         self._harbor: Harbor | None = None
         self._engine: Engine | None = None
@@ -112,6 +115,13 @@ class HarborEnvironment:
             where = Where(None if case is None else self._tasks[case], case=case)
             raise AuthorError([Problem(f"Harbor does not take the job: {said}", where, code="harbor")])
 
+    def model_host(self) -> str:
+        """Harbor's agents are told of no other model yet."""
+        raise AuthorError("--scripted works with --env local and docker")
+
+    def use_model(self, url: str) -> None:
+        """Never asked: there is no host to listen on."""
+
     def ready(self, say: Callable[[str], None]) -> None:
         """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
         assert self._harbor is not None
@@ -119,7 +129,7 @@ class HarborEnvironment:
         for note in self._notes:
             say(note)
         if self._engine is not None:
-            ensure_image(self._source, self._engine, on_event=say)
+            ensure_image(self._source, self._engine, agents=self._programs, on_event=say)
         else:
             say(f"warning: the image {self._manifest.image} must be where Harbor's environment {self._kind} fetches it")
 
@@ -224,7 +234,7 @@ class HarborEnvironment:
 
     def _config(self, parallel: int, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Harbor's job, but for its tasks and places."""
-        agent = {**self._agent, "env": dict(variables)} if variables else self._agent
+        agent = {**self._agent, "env": {**self._agent.get("env", {}), **variables}} if variables else self._agent
         return {
             "n_attempts": 1, "n_concurrent_trials": parallel, "quiet": True, "agents": [agent],
             "artifacts": [self._manifest.sandbox.workdir],
@@ -257,9 +267,31 @@ def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
         return {"name": "oracle"}
     if agent == ProbeAgent.name:
         return {"import_path": "harbor_replay:ProbeAgent"}
+    if agent == ClaudeCodeAgent.name:
+        return _claude_config(manifest)
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
+
+
+def _claude_config(manifest: BuildManifest) -> dict[str, Any]:
+    """Harbor's own claude-code, with the eval's flags; mode, questions and plugins are the launcher's in the image.
+
+    It takes the model's key and address from the environment of Harbor's process.
+    """
+    runner, models = manifest.runner, manifest.models
+    options = {
+        "reasoning_effort": runner.effort, "append_system_prompt": runner.system_prompt,
+        "max_budget_usd": None if (most := manifest.execution.max_budget_usd) is None else f"{most:g}",
+    }  # fmt: skip
+    config: dict[str, Any] = {
+        "name": "claude-code", "kwargs": {name: value for name, value in options.items() if value is not None}
+    }  # fmt: skip
+    if models.skill is not None:
+        config["model_name"] = models.skill if "/" in models.skill else f"anthropic/{models.skill}"
+    if models.subagent is not None:
+        config["env"] = {"CLAUDE_CODE_SUBAGENT_MODEL": models.subagent}
+    return config
 
 
 def _variables(task: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+from harbor_tasks.agents.base import Agent
 from harbor_tasks.environments.base import (
     Event,
     Expected,
@@ -34,6 +35,7 @@ from harbor_tasks.environments.base import (
 )
 from harbor_tasks.environments.contained import run_contained
 from harbor_tasks.environments.plan import JobPlan, plan_job, task_digest
+from harbor_tasks.environments.scripted import Scripts
 from harbor_tasks.environments.sources import Building, job_tasks
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 from harbor_tasks.errors import InterruptedRun, MachineError, display_path
@@ -46,28 +48,41 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_job(
     source: Path, options: RunOptions, *, on_event: Callable[[Event], None] | None = None,
-    building: Building = contextlib.nullcontext,
+    building: Building = contextlib.nullcontext, scripts: Scripts | None = None, agent: Agent | None = None,
 ) -> Path:  # fmt: skip
     """Run the job that ``options`` ask for on the built tasks in ``source``, or on the eval that it is; its folder.
 
     Everything that can be known beforehand is an AuthorError or MachineError before there is a job. A fault of a trial
     is in its trial.json. Ctrl-C, SIGTERM and SIGHUP (when this is the main thread) end the running trials and raise
-    InterruptedJob. ``building`` is entered while an eval is built.
+    InterruptedJob. ``building`` is entered while an eval is built. ``scripts``: what a scripted endpoint makes the
+    agent program propose, in place of a model; ``agent``: who works, when it is none by name.
     """
     say = on_event or _silent
     with job_tasks(source, options, _warnings(say), building) as (tasks, own):
-        plan = plan_job(tasks, options, os.environ, own)
+        plan = plan_job(tasks, options, os.environ, own, scripts=scripts, agent=agent)
         _announce(f"job {display_path(plan.folder)}", plan, say)
-        plan.environment.ready(lambda line: say(Event("ready", line)))
-        stop = Stop()
-        with _signals(stop):
-            if own is None and options.resume is None:
-                new_folder(plan.folder)
-            with job_lock(plan.folder):
-                write_record(plan.folder / "job.json", plan.job)
-                (plan.folder / "trials").mkdir(exist_ok=True)
-                _Runner(plan, _project(options), stop).run(say)
+        with _model(plan):
+            plan.environment.ready(lambda line: say(Event("ready", line)))
+            stop = Stop()
+            with _signals(stop):
+                if own is None and options.resume is None:
+                    new_folder(plan.folder)
+                with job_lock(plan.folder):
+                    write_record(plan.folder / "job.json", plan.job)
+                    (plan.folder / "trials").mkdir(exist_ok=True)
+                    _Runner(plan, _project(options), stop).run(say)
         return plan.folder
+
+
+@contextlib.contextmanager
+def _model(plan: JobPlan) -> Iterator[None]:
+    """The scripted endpoint, where trials reach it, for as long as the job runs."""
+    if plan.model is None:
+        yield
+        return
+    with plan.model.listening(plan.environment.model_host()) as url:
+        plan.environment.use_model(url)
+        yield
 
 
 def dry_run(
@@ -91,7 +106,7 @@ def _announce(job: str, plan: JobPlan, say: Callable[[Event], None]) -> None:
     trials = f"{len(plan.todo)} trial{'s' if len(plan.todo) != 1 else ''}" + (f", {kept} kept" if kept else "")
     unsealed = " (not sealed: the agent runs as you)" if plan.environment.name == "local" else " (not sealed)"
     place = plan.environment.name + ("" if plan.environment.sealed else unsealed)
-    say(Event("job", f"{job}: {trials}, agent {plan.agent.name}, {place}", total=len(plan.todo)))
+    say(Event("job", f"{job}: {trials}, agent {plan.job.who}, {place}", total=len(plan.todo)))
     if plan.job.not_enforced:
         count = len(plan.job.not_enforced)
         what = f"{count} rule{'s are' if count != 1 else ' is'} not enforced here"
@@ -239,10 +254,11 @@ class _Runner:
         changed = self._changed(wanted)
         if changed is not None:
             return _failed(self._blank(wanted), changed)
-        lack = self.plan.agent.lacks(task, tuple(step.id for step in self.plan.manifest.steps))
+        steps, model = tuple(step.id for step in self.plan.manifest.steps), self.plan.model
+        lack = self.plan.agent.lacks(task, steps) or (model.lacks(task, steps) if model is not None else None)
         if lack is not None:
             return _failed(self._blank(wanted), TrialError(kind="agent", message=lack))
-        return TrialPlan(wanted, task, folder, self.plan.agent)
+        return TrialPlan(wanted, task, folder, self.plan.agent, model)
 
     def _changed(self, wanted: Expected) -> TrialError | None:
         """The task is to be the one that job.json names: a score would be recorded under another task's digest."""
@@ -332,7 +348,8 @@ class _Runner:
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
         where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
         source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
-        go_on = f"{source} {where}--agent {self.plan.agent.name} --resume {folder}"
+        scripted = "--scripted " if self.plan.job.scripted else ""
+        go_on = f"{source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
         text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
         raise InterruptedJob(self.plan.folder, text)
 

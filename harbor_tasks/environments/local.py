@@ -20,6 +20,7 @@ from harbor_tasks.environments.staging import (
     POLICY_FILES,
     Staged,
     collect,
+    collect_sessions,
     open_for_agent,
     reclaim,
     remove_tree,
@@ -66,6 +67,13 @@ class LocalEnvironment:
             if shutil.which(program, path=self._caller.get("PATH")) is None:
                 raise MachineError(f"{program} is not on PATH, and trials need it; install the {how}")
         self._caller["PATH"] = real_python_first(self._caller)
+
+    def model_host(self) -> str:
+        """The loopback device."""
+        return "127.0.0.1"
+
+    def use_model(self, url: str) -> None:
+        """Trials are told one by one."""
 
     def ready(self, say: Callable[[str], None]) -> None:
         """This machine is as ready as it will be."""
@@ -148,19 +156,25 @@ class LocalSandbox:
             workspace=staged.workspace, home=staged.home, settings=staged.settings(step),
             transcript=part.transcript, mcp_config=staged.mcp_config, step=step,
             solution=stage_solution(staged, step) if agent.needs_solution else staged.scratch / "solution",
-            instruction=staged.scratch / "instruction.md",
+            instruction=staged.scratch / "instruction.md", user=staged.scratch / "user",
         )  # fmt: skip
         remove_tree(places.instruction)
         if instruction.is_file():
             shutil.copyfile(instruction, places.instruction)
         launch = agent.launch(places)
         own = {name: resolve_value(value, self.caller) for name, value in (part.step.env if part.step else {}).items()}
-        if agent.asks_hooks:  # which may ask a model
-            own |= {name: self.caller[name] for name in MODEL if name in self.caller}
+        if self.plan.model is not None:
+            own |= self.plan.model.variables(self.plan.expected.trial, self.plan.task, step)
+        else:
+            known = (*(MODEL if agent.asks_hooks else ()), *agent.model_variables)  # hooks may ask a model, too
+            own |= {name: self.caller[name] for name in known if name in self.caller}
         ended = run_contained(
             launch.argv, cwd=staged.workspace, env={**staged.env, **own, **launch.env}, stdin=launch.stdin,
             stdout=part.folder / "stdout.txt", stderr=part.folder / "agent.log", timeout=seconds, stop=self.stop,
         )  # fmt: skip
+        if launch.sessions is not None:
+            self.warnings += collect_sessions(launch.sessions, part.folder / "sessions")
+            remove_tree(launch.sessions)  # a step has its own
         if end_marked(str(staged.scratch)):
             self.warnings.append("processes that had left the agent's tree were ended")
         return self._ended(ended)

@@ -26,6 +26,7 @@ from harbor_tasks.environments.base import (
     read_trials,
 )
 from harbor_tasks.environments.local import LocalEnvironment
+from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
 from harbor_tasks.errors import AuthorError, Problem, Where, display_path
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
@@ -48,6 +49,8 @@ class JobPlan:
     environment: Environment
     agent: Agent
     todo: tuple[Expected, ...]
+    model: ScriptedModel | None
+    """What stands in for the agent's model."""
     warnings: tuple[str, ...]
     parallel: int
 
@@ -63,27 +66,39 @@ class JobPlan:
             for one in self.job.expected
         ]
         return {
-            "dry_run": True, "name": self.job.name, "agent": self.agent.name, "environment": self.environment.name,
-            "sealed": self.job.sealed, "attempts": self.job.attempts, "parallel": self.parallel,
-            "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings), "trials": trials,
+            "dry_run": True, "name": self.job.name, "agent": self.agent.name, "scripted": self.job.scripted,
+            "environment": self.environment.name, "sealed": self.job.sealed, "attempts": self.job.attempts,
+            "parallel": self.parallel, "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
+            "trials": trials,
         }  # fmt: skip
 
 
-def where_and_who(environment: str | None, agent: str | None, resume: Path | None) -> tuple[str, str]:
-    """Environment and agent: those that were named, else those of the job that is gone on with, else the defaults."""
+def where_and_who(
+    environment: str | None, agent: str | None, resume: Path | None, *, scripted: bool = False
+) -> tuple[str, str, bool]:  # fmt: skip
+    """Environment, agent and whether a script stands in for its model.
+
+    They are those that were named, else those of the job that is gone on with, else the defaults.
+    """
     job = RunOptions() if resume is None else read_job(resume)
-    return environment or job.environment, agent or job.agent
+    return environment or job.environment, agent or job.agent, scripted or job.scripted
 
 
-def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None) -> JobPlan:
+def plan_job(
+    source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None, *,
+    scripts: Scripts | None = None, agent: Agent | None = None,
+) -> JobPlan:  # fmt: skip
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 
-    ``folder`` is the job's own, when it has one already: its name is the job's id.
+    ``folder`` is the job's own, when it has one already: its name is the job's id. ``scripts``: what a scripted
+    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name.
     """
     source = source.resolve()
     manifest = read_manifest(source)
-    agent = make_agent(options.agent, manifest)
-    old = _old_job(options, agent) if options.resume is not None else None
+    agent = agent or make_agent(options.agent, manifest)
+    scripts = scripts or (recorded_calls if options.scripted else None)
+    model = ScriptedModel(scripts) if scripts is not None else None
+    old = _old_job(options, agent, scripted=model is not None) if options.resume is not None else None
     tasks = _tasks(source, manifest, options.cases, old)
     digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
     warnings = [
@@ -94,11 +109,15 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folde
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
-    environment = _environment(options, source, manifest, caller, tasks)
+    environment = _environment(options, source, manifest, caller, tasks, agent)
+    agent.prepare(environment.name, caller, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
-    lacking = {
-        task.case_id: lack for task in tasks if (lack := agent.lacks(source / task.directory, steps)) is not None
-    }
+    lacking = {}
+    for task in tasks:
+        directory = source / task.directory
+        lack = agent.lacks(directory, steps) or (model.lacks(directory, steps) if model is not None else None)
+        if lack is not None:
+            lacking[task.case_id] = lack
     if len(lacking) == len(tasks):
         raise AuthorError(
             Problem(f"the agent {agent.name} cannot run it: {lack}", Where(case=case)) for case, lack in lacking.items()
@@ -114,8 +133,9 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folde
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
-        attempts=attempts, created=old.created if old is not None else now(), status="running",
-        sealed=environment.sealed, cases=old.cases if old is not None else options.cases, expected=expected,
+        scripted=model is not None, attempts=attempts, status="running",
+        created=old.created if old is not None else now(), sealed=environment.sealed,
+        cases=old.cases if old is not None else options.cases, expected=expected,
         not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
@@ -124,7 +144,7 @@ def plan_job(source: Path, options: RunOptions, caller: Mapping[str, str], folde
     )
     warnings += [f"case {case}: {lack}" for case, lack in lacking.items()]
     parallel = max(1, min(options.parallel or manifest.execution.parallelism, len(todo)))
-    return JobPlan(job, folder, source, manifest, environment, agent, todo, tuple(warnings), parallel)
+    return JobPlan(job, folder, source, manifest, environment, agent, todo, model, tuple(warnings), parallel)
 
 
 def task_digest(task: Path) -> str:
@@ -139,8 +159,9 @@ def task_digest(task: Path) -> str:
 
 
 def _environment(
-    options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart]
-) -> Environment:
+    options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart],
+    agent: Agent,
+) -> Environment:  # fmt: skip
     name = options.environment
     if options.harbor_options and name != "harbor":
         raise AuthorError(
@@ -151,7 +172,7 @@ def _environment(
     if name == "docker":
         from harbor_tasks.environments.docker import DockerEnvironment
 
-        return DockerEnvironment(source, manifest, caller, options.host)
+        return DockerEnvironment(source, manifest, caller, options.host, agent.program)
     if name == "harbor":
         from harbor_tasks.environments.harbor import HarborEnvironment
 
@@ -160,7 +181,7 @@ def _environment(
     raise AuthorError(f"environment {name!r} is not known; use --env {' or '.join(KNOWN)}")
 
 
-def _old_job(options: RunOptions, agent: Agent) -> Job:
+def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
     """The job to go on with: it must be at rest, and its agent and environment are not changed halfway."""
     assert options.resume is not None
     job = read_job(options.resume)
@@ -171,6 +192,11 @@ def _old_job(options: RunOptions, agent: Agent) -> Job:
                 f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
                 f"{option} {was}, or start a new job"
             )
+    if job.scripted != scripted:
+        how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
+        raise AuthorError(
+            f"{display_path(options.resume)}: this job ran {how} --scripted; go on with it {go_on}, or start a new job"
+        )
     require_at_rest(options.resume)
     return job
 

@@ -181,6 +181,8 @@ def agent_env(manifest: BuildManifest, scratch: Path, caller: Mapping[str, str])
 def _settings_files(environment: Path) -> Iterator[tuple[Path, str]]:
     if (environment / ".claude" / "settings.json").is_file():
         yield environment / ".claude" / "settings.json", "settings.json"
+    if (environment / ".codex" / "hooks.json").is_file():
+        yield environment / ".codex" / "hooks.json", "hooks.json"
     for path in sorted((environment / "steps").glob("*/settings.json")):
         yield path, f"steps/{path.parent.name}/settings.json"
 
@@ -263,6 +265,34 @@ def collect(staged: Staged) -> tuple[str, ...]:
 
     copy_tree(staged.workspace, target, keep=keep, lenient=lenient)
     return not_kept(left_out)
+
+
+def collect_sessions(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy the program's own record into the trial's folder, whatever the agent made of it: files only; warnings."""
+    remove_tree(target)
+    if not os.path.lexists(source):
+        return ()
+    left_out: list[Path] = []
+    budget = KEPT_BYTES
+
+    def keep(path: Path, info: os.stat_result) -> bool:
+        nonlocal budget
+        if stat.S_ISDIR(info.st_mode):
+            fits = len(path.relative_to(source).parts) <= KEPT_DEPTH
+        else:
+            fits = stat.S_ISREG(info.st_mode) and info.st_size <= budget
+            budget -= info.st_size if fits else 0
+        if not fits:
+            left_out.append(path)
+        return fits
+
+    copy_tree(source, target, keep=keep, lenient=lambda path, _: left_out.append(path))
+    return record_not_kept(left_out)
+
+
+def record_not_kept(left_out: Sequence[object]) -> tuple[str, ...]:
+    """The warning about what is not kept of a program's own record: a number, since the names are the agent's."""
+    return (f"not kept of the program's own record: {len(left_out)} files or folders",) if left_out else ()
 
 
 def not_kept(left_out: Sequence[str]) -> tuple[str, ...]:

@@ -34,7 +34,15 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.evidence import cost_of, gone_around
+from harbor_tasks.environments.evidence import (
+    cost_of,
+    end_of,
+    gone_around,
+    keep_sessions,
+    keep_transcript,
+    version_in,
+)
+from harbor_tasks.environments.scripted import REQUESTS
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.verdict import Verdict, read_verdict
 from harbor_tasks.tasks.manifest import BuildManifest, StepPart
@@ -156,9 +164,17 @@ class TrialRun:
         part.folder.mkdir(parents=True, exist_ok=True)
         seen = sandbox.log.stat().st_size if sandbox.log.exists() else 0
         part.ended = sandbox.agent(part, self._seconds(part, "agent") or AGENT_SECONDS)
-        for path in (part.transcript, part.folder / "stdout.txt", part.folder / "agent.log", sandbox.log):
+        names = ("stdout.txt", "agent.log", part.transcript.name, REQUESTS)
+        for path in (*(part.folder / name for name in names), sandbox.log):
             _only_a_file(path)
+        if self.plan.model is not None:
+            self.plan.model.keep(self.plan.expected.trial, part.id, part.folder)
+        if self.plan.agent.transcript_from == "output":
+            keep_transcript(part.folder / "stdout.txt", part.transcript)
+        elif self.plan.agent.transcript_from == "sessions":
+            keep_sessions(part.folder / "sessions", part.transcript)
         part.error = _agent_error(part.ended, part)
+        self._note_version(part)
         part.cost = cost_of(part.transcript)
         log = sandbox.log
         if part.step is not None:
@@ -170,6 +186,12 @@ class TrialRun:
             self.void = True
             self.error = TrialError(kind="tampered", message="; ".join(around))
         self._verify(sandbox, part, log)
+
+    def _note_version(self, part: Part) -> None:
+        """What the program says of itself beats what was known before."""
+        version = version_in(part.transcript)
+        if version is not None:
+            self.blank = self.blank.model_copy(update={"versions": {**self.blank.versions, "agent": version}})
 
     def _verify(self, sandbox: Sandbox, part: Part, log: Path) -> None:
         """tests/test.sh on what the agent left; also after a timeout, as Harbor does it."""
@@ -230,7 +252,8 @@ def _agent_error(ended: Ended, part: Part) -> TrialError | None:
     if ended.exit_code is None:
         return TrialError(kind="environment", message="the process that watches the agent was ended from outside")
     if ended.exit_code:
-        said = _last_line(part.folder / "agent.log") or _last_line(part.folder / "stdout.txt")
+        said = end_of(part.transcript) or _last_line(part.folder / "agent.log")
+        said = said or _last_line(part.folder / "stdout.txt")
         return TrialError(kind="agent", message=f"exit code {ended.exit_code}" + (f": {said}" if said else ""))
     return None
 

@@ -19,6 +19,9 @@ MACHINE = (
 MODEL = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 """Where, and with which key, the interceptor's model is asked: for an agent that runs hooks."""
 
+MODEL_URL = {"claude-code": "ANTHROPIC_BASE_URL", "codex": "OPENAI_BASE_URL"}
+"""By the program that the eval is written for: the variable that names its model's endpoint."""
+
 _EMBEDDED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}\n]*))?\}")
 
 

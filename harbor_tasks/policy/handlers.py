@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from harbor_tasks.evalspec.paths import find_path, is_file
 from harbor_tasks.evalspec.reader import load_yaml
 from harbor_tasks.policy import fields
 from harbor_tasks.policy.heuristic import patterns_of
-from harbor_tasks.policy.matchers import named
+from harbor_tasks.policy.matchers import codex_names, named
 from harbor_tasks.policy.places import Place, kind_of
+from harbor_tasks.policy.tools import Runtime
 
 Overrides = Mapping[str, "str | list[str]"]
 
@@ -98,7 +99,17 @@ def read_handlers(path: Path, problems: Problems, *, ev: Eval | None = None) -> 
         _overrides(top.at("case_overrides"), data.get("case_overrides")),
         path,
     )
-    return read if len(problems.errors) == before else None
+    if len(problems.errors) != before:
+        return None
+    return read if ev is None else for_runtime(read, ev.spec.runner.type)
+
+
+def for_runtime(handlers: Handlers, runtime: Runtime) -> Handlers:
+    """The handlers with the names that their tools have in this program, after the author's own."""
+    if runtime != "codex":
+        return handlers
+    found = (replace(one, patterns=codex_names(one.patterns)) for one in handlers.handlers)
+    return replace(handlers, handlers=tuple(found))
 
 
 def _handlers(top: Place, data: dict[str, Any], roots: tuple[Path, Path]) -> tuple[Handler, ...]:
@@ -221,7 +232,7 @@ def handlers_of(ev: Eval, problems: Problems) -> Handlers | None:
             tool.match, patterns_of(tool.match), prompt=tool.prompt, prompt_text=text, prompt_file=tool.prompt_file,
             line=ev.line("inputs", "tools", at, "match"),
         ))  # fmt: skip
-    return Handlers(tuple(made), ev.spec.models.hook)
+    return for_runtime(Handlers(tuple(made), ev.spec.models.hook), ev.spec.runner.type)
 
 
 def task_handlers(h: Handlers, overrides: Overrides) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def lint(h: Handlers | None, ev: Eval, problems: Problems) -> None:
     report = Reporter(h or Handlers(()), ev, problems)
     _dont_ask(report, rules.allow)
     if ev.spec.runner.type == "codex":
-        lint_codex.lint(report, bool(rules.allow or rules.deny))
+        lint_codex.lint(report, rules)
     _outdated(report)
     for at, handler in enumerate(report.h.handlers):
         _hidden(report, at)

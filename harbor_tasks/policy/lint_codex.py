@@ -10,19 +10,33 @@ from harbor_tasks.policy.tools import CLAUDE_TOOLS
 
 if TYPE_CHECKING:
     from harbor_tasks.policy.lint import Reporter
+    from harbor_tasks.policy.permissions import PermissionRules
 
-_KNOWN_THERE = frozenset({"Bash", "AskUserQuestion", *EDITS})
+SEARCHES = ("WebSearch", "WebFetch", "web_search")
+"""Its search runs at the provider, unseen by hooks: it is switched off where a rule is about one of these."""
+_KNOWN_THERE = frozenset({"Agent", "AskUserQuestion", "Bash", "Task", "WebSearch", *EDITS})
 _THROUGH_BASH = frozenset({"Read", "Grep", "Glob", "LS"})
 
 
-def lint(report: Reporter, has_permissions: bool) -> None:
+def lint(report: Reporter, rules: PermissionRules) -> None:
     """Add a warning for each thing that Codex does not do, or does by denying."""
-    ev = report.ev
-    if has_permissions:
-        report.problems.warn(
-            "permissions have no effect on codex, which knows no such rules", ev.file, ev.line("permissions"),
-            hint="write handlers for the calls that must be stopped", code="codex-permissions",
-        )  # fmt: skip
+    ev, runner = report.ev, report.ev.spec.runner
+    for which, texts in (("allow", rules.allow), ("deny", rules.deny)):
+        for text in texts:
+            if which == "allow" or text not in ("WebSearch", "web_search"):
+                report.problems.warn(
+                    f"permissions.{which}: {text} has no effect on codex, which knows no such rules", ev.file,
+                    ev.line("permissions", which) or ev.line("permissions"),
+                    hint="write a handler for the calls that must be stopped", code="codex-permissions",
+                )  # fmt: skip
+    without = {
+        ("runner", "permission_mode"): runner.permission_mode not in (None, "bypassPermissions"),
+        ("runner", "settings"): bool(runner.settings),
+        ("models", "subagent"): ev.spec.models.subagent is not None,
+        ("execution", "max_budget_usd"): ev.spec.execution.max_budget_usd is not None,
+    }
+    for keys in (keys for keys, given in without.items() if given):
+        report.problems.warn(f"{'.'.join(keys)} has no effect on codex", ev.file, ev.line(*keys), code="codex-without")
     for at, handler in enumerate(report.h.handlers):
         for pattern in handler.patterns:
             if not is_glob(pattern) and pattern in CLAUDE_TOOLS - _KNOWN_THERE:

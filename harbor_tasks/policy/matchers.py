@@ -23,6 +23,9 @@ _SAME: tuple[frozenset[str], ...] = (
 EDITS = ("Write", "Edit")
 _PATCH = "apply_patch"
 _CODEX = ("request_user_input", _PATCH)
+_SPAWN = "spawn_agent"
+#: Of a pattern for MCP tools, what Codex writes as `_`.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_*?]")
 #: Tools that can reach the policy's own files where these are not sealed away.
 PROTECTED = ("Bash", *EDITS, "MultiEdit", "NotebookEdit")
 
@@ -67,6 +70,18 @@ def with_aliases(patterns: Iterable[str], runtime: Runtime = "claude-code") -> t
     for name in ("Agent", "Task", "AskUserQuestion", *EDITS, *(_CODEX if runtime == "codex" else ())):
         if covered(name, tuple(found)) and not any(_regex(pattern).fullmatch(name) for pattern in found):
             found[name] = None
+    return tuple(found)
+
+
+def codex_names(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The patterns and, after them, what their tools are called in Codex, where the interceptor does not know it.
+
+    A server's name and its tools' have letters, digits and ``_`` only; a subagent is started by `spawn_agent`.
+    """
+    found = dict.fromkeys(patterns)
+    found |= dict.fromkeys(_NOT_IN_NAMES.sub("_", one) for one in patterns if one.startswith("mcp__"))
+    if covered("Agent", patterns) and not covered(_SPAWN, patterns):
+        found[_SPAWN] = None
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ CLAUDE_TOOLS = frozenset({
     "TodoWrite", "ToolSearch", "WebFetch", "WebSearch", *WORD_TOOLS,
 })  # fmt: skip
 #: Codex; its shell calls are Bash in a hook's payload (facts/codex.md).
-CODEX_TOOLS = frozenset({"Bash", "apply_patch", "request_user_input", "update_plan", "view_image"})
+CODEX_TOOLS = frozenset({"Bash", "apply_patch", "request_user_input", "spawn_agent", "update_plan", "view_image"})
 BUILT_IN = CLAUDE_TOOLS | CODEX_TOOLS
 
 #: What an agent is given at the start of a headless run, as far as it can reach files, programs, the network or people.
@@ -28,7 +28,7 @@ REACHING: dict[Runtime, tuple[str, ...]] = {
         "Agent", "AskUserQuestion", "Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "WebFetch",
         "WebSearch", "Write",
     ),
-    "codex": ("Bash", "apply_patch", "request_user_input", "view_image"),
+    "codex": ("Bash", "apply_patch", "request_user_input", "spawn_agent", "view_image"),
 }  # fmt: skip
 
 

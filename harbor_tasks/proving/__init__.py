@@ -3,9 +3,10 @@
 - calls.py: what is asked, and of an answer what must be the same everywhere
 - here.py: on this machine, the matchers and the exact registered command of the built settings.json
 - sandbox.py: in a container, or under Harbor: one task of the eval that carries all probes
+- through.py: through the agent program itself, which a scripted endpoint makes propose the calls
 - report.py: the table, the JSON, the exit code
 
-All ask as the agent program asks, by the same script (interceptor/prober.py). No model, no agent and no tool runs.
+The first two ask as the agent program asks, by the same script (interceptor/prober.py). No model and no tool runs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from harbor_tasks.policy.probes import routes
 from harbor_tasks.proving.calls import forced_calls
 from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
+from harbor_tasks.proving.through import Passage, through
 from harbor_tasks.tasks.manifest import BUILD_DIR, read_manifest
 
 __all__ = ["ENVIRONMENTS", "ProbeReport", "ProbeRow", "prove"]
@@ -30,13 +32,14 @@ ENVIRONMENTS = ("local", "docker", "harbor")
 
 def prove(
     source: Path, *, environments: Sequence[str] = ("local",), caller: Mapping[str, str] | None = None,
-    options: RunOptions | None = None, say: Callable[[str], None] | None = None,
+    options: RunOptions | None = None, say: Callable[[str], None] | None = None, agent: str | None = None,
 ) -> ProbeReport:  # fmt: skip
     """Force every probe of the built tasks in ``source``; ``caller`` is the user's environment (this process's).
 
     With several environments the calls that the handlers themselves are about are asked too, and what differs between
-    environments is a failure. ``options`` name the engine and Harbor; ``say`` gets lines of progress. AuthorError when
-    ``source`` is no build; MachineError when its policy does not work at all somewhere.
+    environments is a failure. So they are with ``agent``: the program through which all calls go then. ``options`` name
+    the engine and Harbor; ``say`` gets lines of progress. AuthorError when ``source`` is no build; MachineError when
+    its policy does not work at all somewhere.
     """
     for name in environments:
         if name not in ENVIRONMENTS:
@@ -50,7 +53,7 @@ def prove(
     caller = os.environ if caller is None else caller
     places = list(dict.fromkeys(environments))
     handlers = _handlers(built)
-    forced = forced_calls(manifest, handlers if len(places) > 1 else None)
+    forced = forced_calls(manifest, handlers if len(places) > 1 or agent is not None else None)
     rows: list[ProbeRow] = []
     sealed: dict[str, bool] = {}
     for place in places:
@@ -62,8 +65,14 @@ def prove(
             found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say)
         rows += [row_of(one, place, found.get(one.id)) for one in forced]
     servers = [server.name for server in manifest.mcp_servers]
-    state = routes(handlers, mcp_servers=servers, deny=manifest.permissions.deny)
-    return ProbeReport(tuple(compared(rows)), state, sealed)
+    passages: list[Passage] = []
+    tools: tuple[str, ...] | None = None
+    if agent is not None:
+        alone = ask_here(built, manifest, caller, forced)
+        passages, offered = through(source, manifest, caller, forced, alone, agent, say)
+        tools = tuple(name for name in offered if not name.startswith("mcp__"))
+    state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)
+    return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 
 
 def _handlers(built: Path) -> Handlers | None:

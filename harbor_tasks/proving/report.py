@@ -13,6 +13,8 @@ from harbor_tasks.proving.calls import SAME, Forced, Outcome
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from harbor_tasks.proving.through import Passage
+
 
 @dataclass(frozen=True)
 class ProbeRow:
@@ -47,11 +49,13 @@ class ProbeReport:
     routes: tuple[Route, ...]
     sealed: Mapping[str, bool] = field(default_factory=dict)
     """By environment: did the probes run in a sealed sandbox?"""
+    through: tuple[Passage, ...] = ()
+    """What became of the calls in the agent program itself."""
 
     @property
     def exit_code(self) -> Literal[0, 1]:
         """1 when a probe got another decision than it must, or not the same one everywhere."""
-        return 0 if all(row.ok for row in self.rows) else 1
+        return 0 if all(row.ok for row in self.rows) and all(seen.ok for seen in self.through) else 1
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -59,6 +63,7 @@ class ProbeReport:
             "ok": self.exit_code == 0,
             "environments": dict(self.sealed),
             "probes": [asdict(row) for row in self.rows],
+            "through": [asdict(passage) for passage in self.through],
             "routes": [asdict(route) for route in self.routes],
         }
 
@@ -91,12 +96,26 @@ class ProbeReport:
                 yield "* not sealed"
         else:
             yield "no probes: the eval names none under `probes`"
+        if self.through:
+            heads = ("probe", "mode", "expected", "hook", "decision", "tool ran", "", "the model read")
+            table = Table(*heads, title="through the agent program", **style)
+            for seen in self.through:
+                ran = "?" if seen.entered is None else "yes" if seen.entered else "no"
+                cells = (
+                    seen.name, seen.mode, seen.expected, "yes" if seen.hook else "no", seen.decision, ran,
+                    "ok" if seen.ok else "MISSED", "; ".join(seen.notes) or _short(seen.read),
+                )  # fmt: skip
+                table.add_row(*map(printable, cells))
+            yield table
         table = Table("tool", "state", "by", title="routes", **style)
         for route in self.routes:
             table.add_row(printable(route.tool), route.state, printable(route.reason))
         yield table
         missed = sum(not all(row.ok for row in rows) for rows in by_call.values())
         yield f"{len(by_call)} probe{'s' if len(by_call) != 1 else ''}, {missed} missed"
+        if self.through:
+            missed = sum(not seen.ok for seen in self.through)
+            yield f"{len(self.through)} calls through the agent program, {missed} missed"
 
 
 def row_of(forced: Forced, place: str, outcome: Outcome | None) -> ProbeRow:

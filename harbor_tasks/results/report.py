@@ -81,6 +81,7 @@ def job_json(summary: JobSummary) -> dict[str, Any]:
     job = summary.job
     data = {
         "job": job.id, "name": job.name, "folder": str(summary.folder), "source": job.source, "agent": job.agent,
+        "scripted": job.scripted,
         "environment": job.environment, "sealed": job.sealed, "created": job.created, "status": job.status,
         "exit_code": summary.exit_code, "faults": list(summary.faults), "warnings": list(summary.warnings),
         "expected": summary.expected, "scored": summary.scored, "mean_reward": summary.mean_reward,
@@ -150,7 +151,7 @@ def _trial_table(summary: JobSummary) -> Table:
     attempt = [("try", right)] if several else []
     columns = [("status", {"no_wrap": True}), ("reward", right), ("judges", {}), ("calls", {}), ("s", right)]
     job = summary.job
-    title = f"trials of {_one_line(job.name)}: {_one_line(job.agent)}, {_one_line(job.environment)}"
+    title = f"trials of {_one_line(job.name)}: {_one_line(job.who)}, {_one_line(job.environment)}"
     table = _table(printable(title), ("task", {}), *attempt, *columns)
     for trial in summary.trials:
         cells = [_text(trial.task), *([_text(str(trial.attempt))] if several else [])]

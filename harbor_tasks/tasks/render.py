@@ -261,7 +261,10 @@ class _Task:
             )  # fmt: skip
             if rendered is None:
                 continue
-            text = render_task_file("instruction.md", skill=part.skill, arguments=rendered, prompt=rendered)
+            text = render_task_file(
+                "instruction.md", skill=part.skill, arguments=rendered, prompt=rendered,
+                runtime=self.plan.ev.spec.runner.type,
+            )  # fmt: skip
             self._check_instruction(part, text)
             yield made("instruction.md" if part.step is None else f"steps/{part.step}/instruction.md", text)
 

@@ -28,6 +28,7 @@ RUNTIME_FILES = {
     "sandbox/launchers/codex": 0o755,
     "sandbox/prefix": 0o755,
     "sandbox/runtime": 0o644,
+    "sandbox/serve": 0o755,
 }
 """What of ``docker/`` the runtime image is built from, with the modes that it has there."""
 

@@ -28,6 +28,9 @@ SEALED_COMMAND = f"/usr/bin/sudo -n -u interceptor {HOOK}"
 MODEL_BASE_URL, MODEL_KEY = "HARBOR_PACK_MODEL_BASE_URL", "HARBOR_PACK_MODEL_KEY"
 """Variables of the sandbox from which `setup`, and nothing else, takes the endpoint and key of the hook's model."""
 
+SERVERS_FILE = f"{SANDBOX_HOME}/servers.json"
+"""What the servers are started with; only root and the user `services` read it."""
+
 _QUESTIONS = "AskUserQuestion"
 #: The worst that a variable could do to the seal; managed settings beat those that anything else may bring.
 _PINNED_ENV = {
@@ -36,7 +39,7 @@ _PINNED_ENV = {
 }  # fmt: skip
 #: What is the agent program's own, or tells of it: its tools work as `agent`, and would let the model at its transcript
 #: and start-up files and, by the kernel, its variables. The rules see through links.
-_OWN_PLACES = ("/logs", "/home/agent", "/proc/self", "/proc/thread-self", "/proc/[0-9]*")
+_OWN_PLACES = ("/logs", "/home/agent", "/opt/harbor-pack-agent", "/proc/self", "/proc/thread-self", "/proc/[0-9]*")
 _DENIED = [f"{tool}(/{place}/**)" for place in _OWN_PLACES for tool in ("Read", "Edit")]
 #: Keys of models are the agent program's; what the model runs does not get them, whatever the eval asks for.
 _MODEL_KEY = re.compile(r"(?:ANTHROPIC|CLAUDE|OPENAI|CODEX|HARBOR_PACK)_\w*(?:KEY|TOKEN)")
@@ -54,6 +57,8 @@ class Seal:
     step_ids: tuple[str, ...]
     codex_hooks: str | None
     sudoers: str
+    servers: str
+    """The commands that start the eval's own MCP servers, one a line."""
     agent_env: str
     """What the launchers read, one ``name=value`` a line."""
     hook_model: bool
@@ -72,8 +77,19 @@ def seal_of(ev: Eval, handlers: Handlers | None) -> Seal:
         registered=_registered(settings), managed=managed,
         steps=own if any(text != managed for text in own.values()) else {}, step_ids=tuple(step.id for step in steps),
         codex_hooks=None if codex is None else _line(json.loads(codex)), sudoers=_sudoers(ev, handlers),
+        servers="\n".join(" ".join(server_command(name)) for name in _servers(ev)),
         agent_env=_agent_env(ev, handlers), hook_model=answers_questions(handlers),
     )  # fmt: skip
+
+
+def server_command(name: str) -> tuple[str, ...]:
+    """The words by which the agent program starts an MCP server of the eval in a sealed sandbox."""
+    return ("/usr/bin/sudo", "-n", "-u", "services", f"{RUNTIME}/serve", name)
+
+
+def _servers(ev: Eval) -> list[str]:
+    """The names of the servers that are programs in the sandbox."""
+    return [server.name for server in ev.spec.mcp_servers if server.command is not None]
 
 
 def answers_questions(handlers: Handlers | None) -> bool:
@@ -116,7 +132,9 @@ def _sudoers(ev: Eval, handlers: Handlers | None) -> str:
         'Defaults>interceptor secure_path="/usr/sbin:/usr/bin:/sbin:/bin"',
         *_env_keep("interceptor", checked),
         *_env_keep("worker", (name for name in given if not _MODEL_KEY.fullmatch(name))),
+        "Defaults>services !env_keep",
         f"agent ALL=(interceptor) NOPASSWD: {HOOK}",
+        *(f"agent ALL=(services) NOPASSWD: {RUNTIME}/serve {name}" for name in _servers(ev)),
         "agent ALL=(worker) NOPASSWD: ALL",
         *(f"agent ALL=(root) NOPASSWD: /bin/sh {SANDBOX_HOME}/setup --step {step.id}" for step in execution.steps),
     ]

@@ -33,7 +33,7 @@ def missing_skills(ev: Eval, layer: Layer) -> tuple[MissingSkill, ...]:
     A skill that commands may make at build is a warning only. So is one that the eval's own image may bring, where the
     project has no skills, commands or plugins at all.
     """
-    return tuple(_missing(ev, set(known_names(layer))))
+    return tuple(_missing(ev, set(known_names(layer, commands=ev.spec.runner.type != "codex"))))
 
 
 def report_missing(missing: Iterable[MissingSkill], workspace: Iterable[str], problems: Problems) -> None:
@@ -81,11 +81,13 @@ def _at_the_top(ev: Eval) -> bool:
     return not (isinstance(execution, dict) and execution.get("skill"))
 
 
-def known_names(layer: Layer) -> Iterator[str]:
-    """All names under which a skill or command of the layer can be called."""
+def known_names(layer: Layer, *, commands: bool = True) -> Iterator[str]:
+    """All names under which a skill or command of the layer can be called; Codex knows no commands."""
     own = {plugin: _own_commands(manifest) for plugin, manifest in _manifests(layer)}
     for file in layer.files:
         match file.path.split("/"):
+            case [*_, name] if not commands and (name != "SKILL.md" or "skills" not in file.path.split("/")[-3:-2]):
+                continue
             case ["workspace", ".claude", *parts]:
                 yield from _names(parts)
             case ["plugins", plugin, *parts]:

@@ -34,11 +34,12 @@ def write(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex"])
 def test_an_agent_with_a_model_does_not_run_without_a_network(agent: str) -> None:
-    manifest: Any = Manifest()
+    manifest: Any = Manifest(type=agent)
     manifest.sandbox = Sandbox(network="none")
-    with pytest.raises(AuthorError, match=r"sandbox.network is none, but the agent .* needs its model"):
-        make_agent(agent, manifest)
-    assert make_agent("oracle", manifest).name == "oracle"
+    for environment, scripted in (("local", False), ("docker", False), ("docker", True)):
+        with pytest.raises(AuthorError, match=r"sandbox.network is none, but the agent .* needs its model"):
+            make_agent(agent, manifest).prepare(environment, {}, scripted=scripted)
+    make_agent("oracle", manifest).prepare("docker", {}, scripted=False)
 
 
 def test_a_step_takes_its_own_solution_or_the_tasks(tmp_path: Path) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.evidence import calls_of, cost_of, gone_around, input_hash
+from harbor_tasks.environments.evidence import (
+    calls_of,
+    cost_of,
+    end_of,
+    gone_around,
+    input_hash,
+    keep_transcript,
+    version_in,
+)
+from harbor_tasks.results.transcript import read_transcript
 
 SETTINGS = {
     "hooks": {"PreToolUse": [{"matcher": "Bash|mcp__desk__.*", "hooks": [{"type": "command", "command": "x"}]}]}
@@ -89,3 +98,58 @@ def test_lines_that_are_no_json_are_passed_over(tmp_path: Path) -> None:
 
 def test_the_hash_is_of_the_input_whatever_the_order_of_its_keys() -> None:
     assert input_hash({"a": 1, "b": "ü"}) == input_hash({"b": "ü", "a": 1}) != input_hash({"a": 1, "b": "u"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "told", "seen", "fits"),
+    [
+        ("Write", {"file_path": "a", "content": "x"}, {"file_path": "/w/a", "content": "x"}, True),
+        ("Write", {"file_path": "/w/b/../a", "content": "x"}, {"file_path": "/w/a", "content": "x"}, True),
+        ("Read", {"file_path": "~/a"}, {"file_path": "/home/a"}, True),
+        ("Write", {"file_path": "/w/a", "content": "x"}, {"file_path": "/w/a", "content": "y"}, False),
+        ("Bash", {"command": "a", "file_path": "a"}, {"command": "b"}, False),
+        (
+            "AskUserQuestion", {"questions": [{"question": "Q"}]},
+            {"questions": [{"question": "Q", "multiSelect": False}]}, True,
+        ),
+        (
+            "AskUserQuestion", {"questions": [{"question": "Q"}]},
+            {"questions": [{"question": "Other", "multiSelect": False}]}, False,
+        ),
+    ],
+)  # fmt: skip
+def test_an_input_that_the_program_restates_for_its_hooks_is_the_same_input(
+    tmp_path: Path, tool: str, told: dict[str, Any], seen: dict[str, Any], fits: bool
+) -> None:
+    settings = {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "x"}]}]}}
+    use = {"type": "tool_use", "id": "t1", "name": tool, "input": told}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}
+    lines = [{"type": "assistant", "message": {"content": [use]}}, {"type": "user", "message": {"content": [result]}}]
+    (tmp_path / "transcript").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    line = {"tool_use_id": "t1", "tool": tool, "decision": "none", "input_sha256": input_hash(seen)}
+    (tmp_path / "log").write_text(json.dumps(line) + "\n")
+    assert (gone_around(tmp_path / "transcript", tmp_path / "log", settings) == []) is fits
+    seen_by_report = read_transcript(tmp_path / "transcript", tmp_path / "log", [tool])
+    assert (not seen_by_report.changed, not seen_by_report.not_logged) == (fits, fits)
+
+
+def test_what_the_program_says_of_itself_is_read(tmp_path: Path) -> None:
+    lines = [
+        {"type": "system", "subtype": "init", "claude_code_version": "2.1.250", "session_id": "s"},
+        {"type": "result", "subtype": "success", "total_cost_usd": 0.25, "session_id": "s"},
+        {"type": "system", "subtype": "init", "claude_code_version": "2.1.250", "session_id": "s"},
+        {
+            "type": "result", "subtype": "error_max_budget_usd", "is_error": True, "total_cost_usd": 0.5,
+            "session_id": "s",
+        },
+    ]  # fmt: skip
+    output, path = tmp_path / "stdout.txt", tmp_path / "transcript.jsonl"
+    output.write_text("a warning\n" + "".join(json.dumps(line) + "\n" for line in lines) + '{"type": "cut o')
+    keep_transcript(output, path)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == lines
+    assert version_in(path) == "2.1.250"
+    assert cost_of(path) == 0.5  # within a session the last is the whole
+    assert end_of(path) == "error_max_budget_usd"
+    path.write_text(json.dumps(lines[1]))
+    assert end_of(path) == ""
+    assert version_in(path) is None

@@ -101,7 +101,8 @@ def test_a_job_in_which_no_case_has_it_never_starts(author: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"agent": "claude-code"}, "does not run it yet"),
+        ({"agent": "codex"}, "the eval is written for claude-code"),
+        ({"agent": "oracle", "scripted": True}, "this agent asks no model"),
         ({"agent": "orcale"}, "did you mean oracle"),
         ({"agent": "oracle", "environment": "moon"}, "not known"),
     ],

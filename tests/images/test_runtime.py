@@ -78,13 +78,14 @@ def test_sudo_is_the_only_program_that_changes_its_user(box: Box) -> None:
 
 
 def test_the_users_are_apart_and_none_has_a_way_to_another(box: Box) -> None:
-    assert box.says("id agent; id worker; id interceptor").splitlines() == [
+    assert box.says("id agent; id worker; id interceptor; id services").splitlines() == [
         "uid=903(agent) gid=903(agent) groups=903(agent),902(worker)",
         "uid=902(worker) gid=902(worker) groups=902(worker)",
         "uid=901(interceptor) gid=901(interceptor) groups=901(interceptor)",
+        "uid=904(services) gid=904(services) groups=904(services),902(worker)",
     ]
-    for user in ("agent", "worker", "interceptor"):
-        for target in ("root", "agent", "worker", "interceptor"):
+    for user in ("agent", "worker", "interceptor", "services"):
+        for target in ("root", "agent", "worker", "interceptor", "services"):
             code, output = box.sh(f"sudo -n -u {target} true", user=user)
             assert code != 0, f"{user} became {target}"
             assert "not in the sudoers file" in output or "password is required" in output
@@ -184,7 +185,6 @@ SOURCES = "[--setting-sources][]"
         ("questions=yes\npermission_mode=x\n", "claude --version", "[--version]"),
         ("questions=yes\n", "claude mcp add x -- y", "[mcp][add][x][--][y]"),
         ("questions=yes\n", "claude --help", "[--help]"),
-        ("questions=yes\n", "codex exec --json x", "[exec][--json][x]"),
     ],
 )
 def test_a_launcher_starts_the_program_as_the_eval_wants_it(
@@ -199,6 +199,36 @@ def test_a_launcher_starts_the_program_as_the_eval_wants_it(
     wants_prefix = command.startswith("claude") and not passes_through
     assert ("CLAUDE_CODE_SHELL_PREFIX=/usr/local/lib/harbor-pack/prefix" in said) is wants_prefix
     assert box.sh("test -e /tmp/ran")[0] != 0
+
+
+@pytest.mark.parametrize(
+    ("serves", "started"),
+    [
+        ("id -un >/tmp/who; echo $KEEP >/tmp/kept; ulimit -u >/tmp/most; echo ws://127.0.0.1:7; sleep 1",
+         "[exec][--json][x] ws://127.0.0.1:7"),
+        ("echo no luck >&2; exit 1", "codex: its server for commands does not start: no luck"),
+        ("sleep 60", None),
+    ],
+    ids=["starts", "fails", "no user worker"],
+)  # fmt: skip
+def test_codex_of_a_sealed_sandbox_gets_a_server_for_commands_that_is_workers(
+    serves: str, started: str | None, box: Box, program: Callable[[str, str], None]
+) -> None:
+    program("sealed", "")
+    path = "/usr/local/lib/harbor-pack/programs/codex/bin/codex"
+    tell = f'case $1 in exec-server) {serves} ;; *) echo "[$1][$2][$3] $CODEX_EXEC_SERVER_URL" ;; esac'
+    box.says('printf "#!/bin/bash\\n%s\\n" "$2" >"$1"; echo 2000 >/etc/harbor-pack/processes', path, tell)
+    if started is not None:
+        rule = "echo 'agent ALL=(worker) NOPASSWD: ALL' >/etc/sudoers.d/harbor-pack"
+        box.says(f"{rule}; chmod 440 /etc/sudoers.d/harbor-pack")
+    try:
+        code, said = box.sh("KEEP=1 codex exec --json x", user="agent")
+        assert (code == 0) is (started is not None and started.startswith("["))
+        assert (started or "a password is required") in said
+        if code == 0:
+            assert box.says("cat /tmp/who /tmp/kept /tmp/most").splitlines() == ["worker", "", "2000"]
+    finally:
+        box.says("rm -f /etc/sudoers.d/harbor-pack /etc/harbor-pack/processes")
 
 
 @pytest.mark.parametrize("command", ["claude -p x", "codex exec x"])

@@ -6,13 +6,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-HELPERS = ["base-image.sh", "engine.sh", "harbor.sh", "plugins.sh"]
+HELPERS = ["agents.sh", "base-image.sh", "engine.sh", "harbor.sh", "plugins.sh"]
 THIRD_PARTY = "https://packages.example.com/debian"
 MIRROR = "http://mirror.example.org/debian"
 ONE_LINE = f"""
@@ -31,6 +31,20 @@ Types: deb
 URIs: {MIRROR}
 Suites: {{release}} {{release}}-updates
 Components: main
+"""
+
+# Packs what the real packages hold, as far as it matters: a program that says which package it came in.
+NPM = """set -eu
+case $3 in
+@anthropic-ai/*) program=package/claude ;;
+*) program=package/vendor/$(uname -m)-unknown-linux-musl/bin/codex ;;
+esac
+mkdir -p "${program%/*}"
+printf '#!/bin/sh\\necho %s\\n' "$3" >"$program"
+chmod 755 "$program"
+tar -czf some.tgz package
+rm -rf package
+echo some.tgz
 """
 
 
@@ -138,6 +152,49 @@ def test_harbor_needs_a_newer_python_and_says_so(docker: Path, tmp_path: Path) -
     assert done.returncode == 3
     assert "Harbor needs Python 3.12 or newer" in done.stderr
     assert not (tmp_path / "harbor").exists()
+
+
+@pytest.fixture
+def with_npm(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """The variables under which this script is the npm that is found, and the folder for what is fetched is empty."""
+
+    def make(script: str) -> dict[str, str]:
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / "npm").write_text(f"#!/bin/sh\n{script}")
+        (tmp_path / "bin" / "npm").chmod(0o755)
+        return {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HARBOR_PACK_CACHE": str(tmp_path / "cache")}
+
+    return make
+
+
+def test_the_agents_are_fetched_once_in_the_versions_of_the_image(
+    docker: Path, with_npm: Callable[[str], dict[str, str]], tmp_path: Path
+) -> None:
+    env = with_npm(NPM)
+    first, second = (run(docker / "agents.sh", **env) for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    folder = Path(first.stdout.strip())
+    assert folder == tmp_path / "cache" / "agents" / "bin"
+    assert run(docker / "agents.sh", "--path", **env).stdout == first.stdout == second.stdout
+    for name, package in (("claude", "@anthropic-ai/claude-code-linux-"), ("codex", "@openai/codex@")):
+        said = subprocess.run([folder / name], capture_output=True, text=True, check=True).stdout
+        assert said.startswith(package)
+        assert said.strip().rpartition("@")[2].split("-")[0] in (docker / "Dockerfile").read_text()
+    assert first.stderr.count("fetching") == 2
+    assert second.stderr.count("is there") == 2
+
+
+@pytest.mark.parametrize(
+    ("npm", "says"),
+    [("exit 1", "npm cannot fetch"), ("mkdir package; tar -czf x.tgz package; echo x.tgz", "holds no program")],
+)
+def test_an_agent_that_cannot_be_fetched_is_said_and_leaves_nothing_that_looks_whole(
+    docker: Path, with_npm: Callable[[str], dict[str, str]], tmp_path: Path, npm: str, says: str
+) -> None:
+    done = run(docker / "agents.sh", **with_npm(npm))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert says in done.stderr
+    assert not (tmp_path / "cache" / "agents" / "bin" / "claude").exists()
 
 
 @pytest.mark.parametrize("name", ["one-line.list", "deb822.sources"])

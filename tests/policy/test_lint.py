@@ -190,6 +190,9 @@ def test_another_permission_mode_needs_no_allow_list(make_eval: MakeEval) -> Non
     ("more", "handler", "code"),
     [
         ("permissions: {deny: [WebFetch]}\n", {"patterns": ["Bash"]}, "codex-permissions"),
+        ("permissions: {allow: ['Bash(ls *)']}\n", {"patterns": ["Bash"]}, "codex-permissions"),
+        ("execution: {prompt: x, max_budget_usd: 1}\n", {"patterns": ["Bash"]}, "codex-without"),
+        ("models: {subagent: x}\n", {"patterns": ["Bash"]}, "codex-without"),
         ("", {"patterns": ["Read"]}, "codex-tool"),
         ("", {"patterns": ["mcp__a__b"], "on_fail": "ask"}, "codex-ask"),
         ("", {"patterns": ["Write"], "input_checks": [{"field": "file_path", "op": "exists"}]}, "codex-fields"),
@@ -201,6 +204,14 @@ def test_what_codex_cannot_do_is_said_for_codex_only(
 ) -> None:
     assert found(make_eval(more + "runner: {type: codex}\n", handlers=file_of(handler)), code)
     assert not found(make_eval(more, handlers=file_of(handler)), code)
+
+
+def test_each_permission_rule_that_codex_does_not_have_is_named(make_eval: MakeEval) -> None:
+    rules = "permissions: {deny: ['Read(a.txt)', WebSearch], allow: ['Bash(ls *)']}\nrunner: {type: codex}\n"
+    said = found(make_eval(rules, handlers=file_of({"patterns": ["Bash"]})), "codex-permissions")
+    assert [str(one).partition(" has no effect")[0].rpartition("permissions.")[2] for one in said] == [
+        "allow: Bash(ls *)", "deny: Read(a.txt)"
+    ]  # fmt: skip
 
 
 def test_faults_of_permissions_and_settings_are_errors_even_without_handlers(make_eval: MakeEval) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.policy.matchers import covered, hook_matcher, named, overlap, subsumed, with_aliases
+from harbor_tasks.policy.matchers import codex_names, covered, hook_matcher, named, overlap, subsumed, with_aliases
 from harbor_tasks.resources import resource
 
 TOOLS = [
@@ -188,3 +188,17 @@ def test_the_interceptor_catches_the_same_calls(tmp_path: Path, tool: str, patte
     argv = [sys.executable, "-I", "-S", "-E", str(script), "--sealed"]
     done = subprocess.run(argv, input=json.dumps(payload).encode(), capture_output=True, timeout=60, check=True)
     assert bool(done.stdout) == covered(tool, [pattern]), done
+
+
+@pytest.mark.parametrize(
+    ("patterns", "more"),
+    [
+        (["mcp__my-desk__get.it"], ("mcp__my_desk__get_it",)),
+        (["mcp__my-desk__*", "mcp__b__c"], ("mcp__my_desk__*",)),
+        (["Task"], ("spawn_agent",)),
+        (["*"], ()),
+        (["Bash", "some-tool"], ()),
+    ],
+)
+def test_codex_has_other_names_for_servers_and_subagents(patterns: list[str], more: tuple[str, ...]) -> None:
+    assert codex_names(patterns) == (*patterns, *more)

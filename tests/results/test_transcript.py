@@ -87,3 +87,13 @@ def test_the_strongest_of_several_lines_of_a_call_counts(files: tuple[Path, Path
     write_lines(files[0], use("t1", "Bash", command="ls"))
     write_lines(files[1], *(line("t1", "Bash", decision, {"command": "ls"}) for decision in ("none", "deny", "allow")))
     assert read_transcript(*files).calls[0].decision == "deny"
+
+
+def test_a_file_that_a_rule_keeps_the_program_from_is_a_denied_call(files: tuple[Path, Path]) -> None:
+    """Claude Code refuses it before any hook is asked, and its summary does not name it."""
+    refusal = "<tool_use_error>File is in a directory that is denied by your permission settings.</tool_use_error>"
+    write_lines(
+        files[0], use("t1", "Read", file_path="a"), got("t1", refusal, failed=True),
+        use("t2", "Bash", command="cat a"), got("t2", refusal),
+    )  # fmt: skip
+    assert [call.decision for call in read_transcript(*files).calls] == ["deny", "none"]

@@ -38,10 +38,11 @@ CLOSED = [
     f"{HOME}/hooks/tools.py", "/var/log/harbor-pack", "/var/log/harbor-pack/interceptions.jsonl", "/etc/shadow",
     "/etc/sudoers", "/etc/sudoers.d/harbor-pack", "/logs", "/logs/verifier", "/logs/agent", "/tests",
     "/tests/judges.json", "/root", "/home/agent", "/home/agent/.claude",
-    "/opt/harbor-pack-agent/run", "/opt/harbor-pack-agent/given",
+    "/opt/harbor-pack-agent/run", "/opt/harbor-pack-agent/given", "/home/services", f"{HOME}/servers.json",
 ]  # fmt: skip
 FIXED = [
     "/", "/etc", "/etc/claude-code", "/etc/claude-code/managed-settings.json", "/etc/claude-code/.claude", "/etc/codex",
+    "/etc/harbor-pack/servers", f"{IMAGE}/serve", "/home/services",
     "/etc/harbor-pack", REGISTERED, "/etc/harbor-pack/agent.env", "/etc/sudoers.d", "/etc/sudoers.d/harbor-pack",
     "/etc/pam.d", "/etc/passwd", "/etc/group", "/etc/environment", "/etc/ld.so.preload", "/etc/ld.so.cache",
     "/etc/gitconfig", "/etc/bash.bashrc", "/etc/profile.d", "/etc/crontab", "/etc/cron.d", "/var/spool/cron",
@@ -63,6 +64,7 @@ SUDO = [
     ["-n", "-u", "interceptor", "cat", f"{HOME}/answers.yaml"], ["-n", "-u", "interceptor", "PYTHONPATH=/", "id"],
     ["-n", "-E", "-u", "interceptor", "id"], ["-n", "-g", "interceptor", "cat", f"{HOME}/answers.yaml"],
     ["-n", "-u", "worker", "-g", "agent", "id"], ["-n", "-R", "/workspace", "id"], ["-n", "-D", "/root", "id"],
+    ["-n", "-u", "services", "id"], ["-n", "-u", "services", f"{IMAGE}/serve", "desk"],
     ["-n", "-e", "/etc/passwd"], ["-n", "-u", "root", "/bin/sh", f"{HOME}/setup", "--step", "plan"], ["-A", "id"],
     ["-S", "id"],
 ]  # fmt: skip

@@ -27,6 +27,7 @@ OWNERS = [
     "interceptor:interceptor 700 /var/log/harbor-pack",
     "root:root 644 /etc/claude-code/managed-settings.json",
     "root:root 644 /etc/harbor-pack/registered",
+    "root:root 644 /etc/harbor-pack/servers",
     "root:root 440 /etc/sudoers.d/harbor-pack",
     "root:agent 750 /logs",
     "root:root 700 /logs/verifier",

@@ -170,6 +170,13 @@ def test_the_instruction_is_the_prompt_or_the_skill_with_its_arguments(
     assert render_task_file("instruction.md", skill=skill, arguments=text, prompt=text) == wanted
 
 
+@pytest.mark.parametrize(("skill", "wanted"), [("tidy", "$tidy all\n"), ("docs-tools:tidy", "$tidy all\n")])
+def test_codex_is_told_of_a_skill_in_its_own_way(skill: str, wanted: str) -> None:
+    """It knows the skills of a plugin by their own names."""
+    told = render_task_file("instruction.md", skill=skill, arguments="all", prompt="all", runtime="codex")
+    assert told == wanted
+
+
 BOMBS = [
     "{{ 'x' * 10 ** 10 }}",
     "{{ [input.a] * 10 ** 10 }}",

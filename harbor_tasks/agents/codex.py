@@ -1,0 +1,170 @@
+"""The agent `codex`: OpenAI's own program, headless, under the eval's hooks and servers.
+
+interceptor/codex_start.py starts it with a home of the trial's own. What its project holds in ``.codex`` is not read:
+the project is not trusted, and the model may write it. Its record of the session, not what it prints, is the
+transcript: only there calls have ids (codex_sessions.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harbor_tasks.agents.base import Launch, Places, require_network
+from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.policy.lint_codex import SEARCHES
+from harbor_tasks.policy.matchers import covered, named
+from harbor_tasks.resources import resource
+
+if TYPE_CHECKING:
+    from harbor_tasks.tasks.manifest import BuildManifest
+
+KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
+HOOKS = "hooks.json"
+"""In the trial's home: the hooks that staging made ready."""
+OLDEST = (0, 171, 0)
+"""The oldest that is known to have the switch against typing into a running command, which no hook sees."""
+_LAUNCHER = "/usr/local/bin/codex"
+_NOT_FOR_COMMANDS = (*KEYS, "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+"""Of the program and its hooks alone; MCP servers get none of its variables in any case."""
+_SECONDS = 60
+
+
+class CodexAgent:
+    """Codex. Its version is the image's, or what the program on PATH says."""
+
+    name: str = "codex"
+    needs_solution: bool = False
+    solution_files: tuple[str, ...] | None = ()
+    programs: tuple[str, ...] = ("codex_start.py", "mcp_bridge.py")
+    asks_hooks: bool = True
+    program: str | None = "codex"
+    model_variables: tuple[str, ...] = (*KEYS, "OPENAI_BASE_URL")
+    transcript_from: Literal["file", "output", "sessions"] = "sessions"
+
+    def __init__(self, manifest: BuildManifest) -> None:
+        self._manifest = manifest
+        self.version: str = pinned_version()
+        self._command = _LAUNCHER if manifest.sandbox.sealed else "codex"
+
+    @property
+    def answers_questions(self) -> bool:
+        """Whether a handler names the question tool, which works only then."""
+        return any(named("request_user_input", handler.patterns) for handler in self._manifest.handlers)
+
+    def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:  # noqa: ARG002 - an instruction is all it needs
+        """Every task has an instruction."""
+        return None
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
+        """A program whose hooks can be relied on, a key, a network."""
+        if self._manifest.runner.type != "codex":
+            raise AuthorError(f"agent codex: the eval is written for {self._manifest.runner.type} (runner.type)")
+        if environment == "harbor":
+            raise AuthorError("agent codex: --env harbor does not run it yet; use --env local or docker")
+        require_network(self.name, self._manifest, environment, scripted=scripted)
+        if environment == "local":
+            self._command = find_program(caller)
+            self.version = version_of(self._command)
+            if tuple(map(int, re.findall(r"\d+", self.version)[:3])) < OLDEST:
+                raise MachineError(
+                    f"agent codex: version {self.version} ({self._command}) may let the model type into running "
+                    f"commands, unseen by hooks; {how_to_get(pinned_version())}, or use --env docker"
+                )
+        if not scripted and not any(caller.get(name) for name in KEYS):
+            raise MachineError(
+                "agent codex: no key for its model; export OPENAI_API_KEY (a login of yours, `codex login`, is not "
+                "used). Without a model: --scripted proposes the recorded calls of each case"
+            )
+
+    def launch(self, places: Places) -> Launch:
+        """The program with the eval's settings, through the script that gives it a home."""
+        local = places.user is not None
+        home = places.user / ".codex" if places.user is not None else places.transcript.parent / "codex"
+        argv = [places.python, "-I", "-S", str(places.programs / "codex_start.py"), "--home", str(home)]
+        if self._manifest.handlers and not places.sealed:  # there they are managed
+            argv += ["--hooks", str(places.home / HOOKS if local else places.workspace / ".codex" / HOOKS)]
+        argv += ["--skills", str(places.workspace / ".claude" / "skills")]
+        for plugin in self._manifest.plugins:
+            argv += ["--skills", str(places.home / "layer" / "plugins" / plugin / "skills")]
+        if places.mcp_config is not None:
+            argv += ["--mcp-config", str(places.mcp_config), *(["--bridge"] if places.sealed else [])]
+        argv += ["--settings", json.dumps(self._settings()), self._command, "exec", "--json", "--skip-git-repo-check"]
+        argv += ["--dangerously-bypass-approvals-and-sandbox"]
+        if not places.sealed:
+            argv += ["--dangerously-bypass-hook-trust"]
+        argv += ["-C", str(places.workspace), "-"]
+        return Launch(tuple(argv), stdin=places.instruction, sessions=home / "sessions")
+
+    def _settings(self) -> dict[str, Any]:
+        """config.toml, but for what codex_start.py adds."""
+        manifest = self._manifest
+        chosen = {
+            "model": manifest.models.skill, "model_reasoning_effort": manifest.runner.effort,
+            "developer_instructions": manifest.runner.system_prompt,
+        }  # fmt: skip
+        return {
+            **{name: value for name, value in chosen.items() if value is not None},
+            "features": {
+                # a command could be started that runs what is typed later, and no hook sees what is typed
+                "unified_exec_tty": False,
+                "default_mode_request_user_input": self.answers_questions,
+                "shell_snapshot": False, "apps": False, "plugins": False,
+            },
+            "web_search": "live" if self._may_search else "disabled",
+            "shell_environment_policy": {"inherit": "all", "exclude": list(_NOT_FOR_COMMANDS)},
+            "allow_login_shell": False,  # its start-up files would set another PATH
+            "project_doc_fallback_filenames": ["CLAUDE.md"],
+            "suppress_unstable_features_warning": True, "check_for_update_on_startup": False,
+            "analytics": {"enabled": False},
+        }  # fmt: skip
+
+    @property
+    def _may_search(self) -> bool:
+        """The search runs at the provider, unseen by hooks: not when a rule is about it, or the network is closed."""
+        manifest = self._manifest
+        patterns = [pattern for handler in manifest.handlers for pattern in handler.patterns]
+        denied = {rule.partition("(")[0] for rule in manifest.permissions.deny}
+        ruled = any(covered(tool, patterns) or tool in denied for tool in SEARCHES)
+        return manifest.sandbox.network == "public" and not ruled
+
+
+def pinned_version() -> str:
+    """The version that runtime images hold."""
+    text = resource("docker", "Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"^ARG CODEX_VERSION=(\S+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def how_to_get(version: str) -> str:
+    """What to do when the program is not here, or not this one."""
+    helper = display_path(resource("docker", "agents.sh"))
+    return f"npm install -g @openai/codex@{version}, or put on PATH the folder that `sh {helper}` prints"
+
+
+def find_program(caller: Mapping[str, str]) -> str:
+    """The user's `codex`."""
+    found = shutil.which("codex", path=caller.get("PATH"))
+    if found is None:
+        raise MachineError(f"agent codex: there is no `codex` on PATH; {how_to_get(pinned_version())}")
+    return found
+
+
+def version_of(program: str) -> str:
+    """What the program says of itself; MachineError when it does not run."""
+    try:
+        said = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"agent codex: {program} does not run: {error}") from None
+    number = re.search(r"\d+\.\d+\.\d+\S*", said)
+    if number is None:
+        raise MachineError(f"agent codex: {program} does not say its version, but {said.strip()[:80]!r}")
+    return number[0]

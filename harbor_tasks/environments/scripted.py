@@ -1,0 +1,104 @@
+"""A scripted endpoint in place of a model: the agent program proposes recorded calls (`run --scripted`, probes).
+
+It runs for as long as the job does. Each trial, and each step of it, has a script and a URL of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harbor_tasks.agents.base import solution_dir
+from harbor_tasks.endpoint import Endpoint, Recorded, Script, script_of
+from harbor_tasks.errors import AuthorError
+from harbor_tasks.resources import script_module
+
+KEY = "no-key-is-needed-here"
+"""What the agent program sends as its key: it does not start without one."""
+REQUESTS = "model.jsonl"
+"""In a trial's folder: what the program asked its model, one request a line. ``texts`` are those that are new in it."""
+
+Scripts = Callable[[Path, str | None], Script]
+"""The script for a task directory and one of its steps; AuthorError when there is none."""
+
+
+def recorded_calls(task: Path, step: str | None) -> Script:
+    """The case's recorded calls (replay.yaml), as the agent `replay` plays them."""
+    replay = script_module("replay")
+    path = solution_dir(task, step) / "replay.json"
+    try:
+        entries = replay.entries_of(json.loads(path.read_bytes()), step)
+    except FileNotFoundError:
+        raise AuthorError("no replay.yaml") from None
+    except (OSError, ValueError, replay.ScriptError) as error:
+        raise AuthorError(f"a replay.yaml that cannot be played: {error}") from None
+    return script_of(entries, "replay" if step is None else f"replay_{step}")
+
+
+class ScriptedModel:
+    """The endpoint of a job, while it is open."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self.scripts = scripts
+        self._endpoint: Endpoint | None = None
+
+    def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
+        """Why this task has no script, or None."""
+        for step in steps or (None,):
+            try:
+                self.scripts(task, step)
+            except AuthorError as error:
+                return f"{error}{f' for the step {step}' if step is not None else ''}"
+        return None
+
+    @contextmanager
+    def listening(self, host: str) -> Iterator[str]:
+        """Its URL without a script, while it listens there."""
+        with Endpoint(host) as endpoint:
+            self._endpoint = endpoint
+            yield f"http://{host}:{endpoint.port}"
+
+    def variables(self, trial: str, task: Path, step: str | None, base: str | None = None) -> dict[str, str]:
+        """The variables by which the agent program finds the script of a trial or step.
+
+        ``base``: the URL under which it knows the endpoint, when that is another one than the endpoint's own.
+        """
+        assert self._endpoint is not None
+        name = _name(trial, step)
+        url = self._endpoint.add(name, self.scripts(task, step))
+        url = f"{base.rstrip('/')}/{name}" if base else url
+        return {
+            "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY
+        }  # fmt: skip
+
+    def keep(self, trial: str, step: str | None, folder: Path) -> None:
+        """Write what a trial or step asked into its folder, and forget the rest."""
+        assert self._endpoint is not None
+        recorded = self._endpoint.remove(_name(trial, step))
+        seen: set[str] = set()
+        lines = (json.dumps(_summary(one, seen), ensure_ascii=False) for one in recorded)
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / REQUESTS).write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _name(trial: str, step: str | None) -> str:
+    return trial if step is None else f"{trial}-{step}"
+
+
+def _summary(one: Recorded, seen: set[str]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"number": one.number, "kind": one.kind, "path": one.path, "status": one.status}
+    if one.asked is not None:
+        results = {call: {"text": text, "is_error": failed} for call, (text, failed) in one.asked.results.items()}
+        new = [text for text in dict.fromkeys(one.asked.texts) if text not in seen]
+        seen.update(new)
+        found |= {
+            "conversation": one.conversation, "model": one.asked.model, "tools": list(one.asked.tools), "texts": new,
+            "results": results,
+        }  # fmt: skip
+    if one.answer is not None:
+        calls = [{"id": call.id, "tool": call.tool, "input": dict(call.input)} for call in one.answer.calls]
+        found |= {"say": one.answer.say, "calls": calls}
+    return found

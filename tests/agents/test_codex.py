@@ -1,0 +1,184 @@
+"""What the agent codex needs before a job, and how its program is started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harbor_tasks.agents.base import Places
+from harbor_tasks.agents.codex import CodexAgent, pinned_version
+from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.evalspec.schema import Models, Runner, Sandbox
+from harbor_tasks.resources import resource
+
+QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
+EVERYTHING = SimpleNamespace(patterns=("*",))
+
+
+def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), **runner: Any) -> CodexAgent:
+    """The agent for as much of a build as it reads."""
+    build = SimpleNamespace(
+        runner=Runner(**{"type": "codex", **runner}), models=Models(skill="m-1"), plugins=("docs",), handlers=handlers,
+        permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
+    )  # fmt: skip
+    return CodexAgent(build)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def path_with(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """The caller's variables, with a program named codex that says this when it is asked for its version."""
+
+    def make(says: str) -> dict[str, str]:
+        program = tmp_path / "bin" / "codex"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{says}\n")
+        program.chmod(0o755)
+        return {"PATH": f"{program.parent}:/usr/bin:/bin", "OPENAI_API_KEY": "k"}
+
+    return make
+
+
+def test_its_program_and_version_are_those_on_path(path_with: Callable[[str], dict[str, str]]) -> None:
+    found = agent()
+    found.prepare("local", path_with("echo 'codex-cli 0.172.1'"), scripted=False)
+    assert found.version == "0.172.1"
+
+
+@pytest.mark.parametrize(
+    ("says", "what"),
+    [
+        ("exit 1", "does not run"), ("echo hello", "does not say its version, but 'hello'"),
+        ("echo 'codex-cli 0.98.0'", r"type into running commands, unseen by hooks; npm install -g @openai/codex@0\.17"),
+    ],
+)  # fmt: skip
+def test_a_program_that_is_something_else_is_said(
+    path_with: Callable[[str], dict[str, str]], says: str, what: str
+) -> None:
+    with pytest.raises(MachineError, match=what):
+        agent().prepare("local", path_with(says), scripted=True)
+
+
+def test_no_program_is_said_with_how_to_get_it() -> None:
+    with pytest.raises(MachineError, match=r"no `codex` on PATH; npm install -g .*@0\.\d+\.\d+, or .*agents\.sh"):
+        agent().prepare("local", {"PATH": "/nowhere", "OPENAI_API_KEY": "k"}, scripted=False)
+
+
+@pytest.mark.parametrize("environment", ["local", "docker"])
+def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str, str]], environment: str) -> None:
+    caller = {"PATH": path_with("echo 0.171.0")["PATH"]}
+    with pytest.raises(MachineError, match=r"export OPENAI_API_KEY \(a login of yours, `codex login`, is not used\)"):
+        agent().prepare(environment, caller, scripted=False)
+    agent().prepare(environment, caller, scripted=True)
+    agent().prepare(environment, {**caller, "CODEX_API_KEY": "k"}, scripted=False)
+
+
+@pytest.mark.parametrize(
+    ("made", "environment", "says"),
+    [
+        (agent(type="claude-code"), "docker", "written for claude-code"),
+        (agent(network="none"), "docker", "use sandbox.network: model"),
+        (agent(), "harbor", "use --env local or docker"),
+    ],
+)
+def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:
+    with pytest.raises(AuthorError, match=says):
+        made.prepare(environment, {"OPENAI_API_KEY": "k"}, scripted=False)
+
+
+def places(sealed: bool, user: Path | None = None) -> Places:
+    return Places(
+        workspace=Path("/w"), home=Path("/h"), settings=Path("/s"), transcript=Path("/logs/t"), solution=Path("/x"),
+        instruction=Path("/i"), mcp_config=Path("/m"), sealed=sealed, user=user,
+    )  # fmt: skip
+
+
+def settings_of(made: CodexAgent) -> dict[str, Any]:
+    argv = made.launch(places(sealed=True)).argv
+    found: dict[str, Any] = json.loads(argv[argv.index("--settings") + 1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sealed", "user", "hooks"),
+    [
+        (True, None, None), (False, None, "/w/.codex/hooks.json"), (False, Path("/u"), "/h/hooks.json"),
+    ],
+)  # fmt: skip
+def test_its_hooks_are_managed_or_given_to_its_own_home(sealed: bool, user: Path | None, hooks: str | None) -> None:
+    launch = agent(QUESTIONS).launch(places(sealed, user))
+    assert ("--hooks" in launch.argv, "--dangerously-bypass-hook-trust" in launch.argv) == (not sealed, not sealed)
+    assert hooks is None or launch.argv[launch.argv.index("--hooks") + 1] == hooks
+    home = "/logs/codex" if user is None else "/u/.codex"
+    assert (launch.argv[launch.argv.index("--home") + 1], launch.sessions) == (home, Path(home, "sessions"))
+    assert f"--mcp-config /m {'--bridge ' if sealed else ''}" in " ".join(launch.argv)
+    assert launch.stdin == Path("/i")
+
+
+def test_model_effort_and_system_prompt_are_the_evals() -> None:
+    found = settings_of(agent(effort="low", system_prompt="Be brief."))
+    wanted = {"model": "m-1", "model_reasoning_effort": "low", "developer_instructions": "Be brief."}
+    assert found.items() >= wanted.items()
+    assert found["features"]["unified_exec_tty"] is False
+
+
+@pytest.mark.parametrize(("handler", "answers"), [(QUESTIONS, True), (EVERYTHING, False)])
+def test_questions_work_only_when_a_handler_names_them(handler: Any, answers: bool) -> None:
+    assert settings_of(agent(handler))["features"]["default_mode_request_user_input"] is answers
+
+
+@pytest.mark.parametrize(
+    ("made", "search"),
+    [
+        (agent(QUESTIONS), "live"),
+        (agent(EVERYTHING), "disabled"),
+        (agent(SimpleNamespace(patterns=("WebFetch",))), "disabled"),
+        (agent(deny=("WebSearch",)), "disabled"),
+        (agent(network="model"), "disabled"),
+    ],
+)
+def test_the_search_that_no_hook_sees_is_off_where_something_is_said_of_it(made: CodexAgent, search: str) -> None:
+    assert settings_of(made)["web_search"] == search
+
+
+def test_the_version_of_images_is_known_without_one() -> None:
+    assert agent().version == pinned_version()
+
+
+def test_secrets_of_servers_stand_in_a_private_file_and_texts_arrive(tmp_path: Path) -> None:
+    """Through the script that starts the program, here another one."""
+    odd = 'a "quoted" \\ \t line\nof ünïcödé \x7f\x1f and 😀'
+    servers = {
+        "my-desk": {"type": "stdio", "command": "c", "args": [odd], "env": {"TOKEN": odd}},
+        "far": {"type": "http", "url": "http://x", "headers": {"Authorization": odd}},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    home = tmp_path / "home"
+    argv = [sys.executable, "-I", "-S", str(resource("interceptor", "codex_start.py")), "--home", str(home)]
+    argv += ["--mcp-config", str(tmp_path / "mcp.json"), "--settings", json.dumps({"told": odd, "a": {"b": [1, True]}})]
+    argv += ["/bin/sh", "-c", "echo $CODEX_HOME $0 $1", "-C", "--home"]
+    env = {"OPENAI_BASE_URL": "http://here/v1", "CODEX_API_KEY": "k"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(home), "-C", "--home"]
+    written = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
+    assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
+    assert (written["told"], written["a"]) == (odd, {"b": [1, True]})
+    assert written["mcp_servers"] == {
+        "my-desk": {"command": "c", "args": [odd], "env": {"TOKEN": odd}, "required": True},
+        "far": {"url": "http://x", "http_headers": {"Authorization": odd}, "required": True},
+    }
+    chosen = written["model_providers"][written["model_provider"]]
+    assert (chosen["base_url"], chosen["env_key"]) == ("http://here/v1", "CODEX_API_KEY")
+
+
+def test_a_program_that_is_not_there_is_said_without_a_traceback(tmp_path: Path) -> None:
+    argv = [sys.executable, "-I", "-S", str(resource("interceptor", "codex_start.py")), "--home", str(tmp_path)]
+    done = subprocess.run([*argv, "--settings", "{}", "/nowhere"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.startswith("codex cannot be started: ")) == (1, True)
