@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -58,11 +59,17 @@ def is_secret_file(name: str) -> bool:
 def secret_lines(path: Path) -> Iterator[int]:
     """The lines (from 1) of a small text file that hold a token of a known form; unreadable files give none."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SCANNED_BYTES:
-            return
-        content = path.read_bytes()
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # every file of every case comes by here
     except OSError:
         return
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SCANNED_BYTES:
+            return
+        content = os.read(file, MAX_SCANNED_BYTES)
+    except OSError:
+        return
+    finally:
+        os.close(file)
     for found in _TOKEN.finditer(content):
         yield content.count(b"\n", 0, found.start()) + 1
