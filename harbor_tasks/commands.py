@@ -38,6 +38,10 @@ app = typer.Typer(
 )
 
 EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
+Source = Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")]
+HarborOptions = Annotated[
+    list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
+]
 Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
 Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
 HarborPath = Annotated[
@@ -139,10 +143,8 @@ def build(
 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    harbor_options: Annotated[
-        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
-    ] = None,
+    source: Source,
+    harbor_options: HarborOptions = None,
     environment: Annotated[
         str | None,
         typer.Option("--env", metavar="NAME", help="where the trials run: local, docker, harbor (default: local)"),
@@ -204,7 +206,7 @@ def run(
 
 @app.command()
 def image(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
+    source: Source,
     locked: Annotated[bool, typer.Option("--locked", help="refuse a base that is named by a tag")] = False,
     base: Annotated[
         str | None, typer.Option("--base", metavar="REF", help="take this base in place of the eval's own")
@@ -233,10 +235,8 @@ def image(
 
 @app.command()
 def probe(
-    source: Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")],
-    harbor_options: Annotated[
-        list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
-    ] = None,
+    source: Source,
+    harbor_options: HarborOptions = None,
     environment: Annotated[
         str, typer.Option("--env", metavar="A,B", help="where: local, docker, harbor; several are compared")
     ] = "local",

@@ -465,7 +465,7 @@ def hosts(value, always=False):
             else:
                 name = r"(?:[^/?#\\@:]*@)?" + name + r"(?:[/?#][^;|&\\]*|:(?!\d)[^;|&\\@]*)?$"
             match = rx(name).match(part, url.end() if url else 0)
-            in_path = url and match and not set("/?#").isdisjoint(part[url.end() :])
+            in_path = url and match and rx(r"[/?#].*[^/]$").search(part, url.end())
             head = rx("[^/?#]*").match(part).group() if match else part
             dotted = "." in head.strip(".") or ":" in head or "@" in head or "localhost" in head
             its = its or url or named or (dotted and not (equals and told))

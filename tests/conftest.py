@@ -8,7 +8,6 @@ failure.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from harbor_tasks.agents.claude_code import PROGRAM as CLAUDE
+from harbor_tasks.agents.codex import PROGRAM as CODEX
+from harbor_tasks.agents.programs import Program
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE_IMAGE = "harbor-pack-base:bookworm"
@@ -91,39 +94,31 @@ def no_pythons() -> str | None:
 
 
 @cache
-def find_claude() -> str | None:
-    """Claude Code: what docker/agents.sh fetched, else the one on PATH if it is of that version."""
+def find_agent(program: Program) -> str | None:
+    """An agent's program in the version of images: what docker/agents.sh fetched, else the one on PATH."""
     own = answer("sh", ROOT / "docker" / "agents.sh", "--path") or ""
-    for found in (shutil.which("claude", path=own), shutil.which("claude")):
-        pinned = re.search(r"CLAUDE_CODE_VERSION=(\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"))
-        if found and pinned and (answer(found, "--version") or "").startswith(pinned[1]):
+    for found in (shutil.which(program.name, path=own), shutil.which(program.name)):
+        if found and program.pinned_version() in (answer(found, "--version") or "").split():
             return found
     return None
 
 
-def no_claude() -> str | None:
-    """Why tests with the marker `claude` cannot run here."""
-    return None if find_claude() else "no Claude Code of the runtime image's version; docker/agents.sh"
+def no_agent(program: Program) -> str | None:
+    """Why tests with that program cannot run here."""
+    missing = f"no {program.name} of the runtime image's version; docker/agents.sh"
+    return None if find_agent(program) else missing
 
 
-@cache
-def find_codex() -> str | None:
-    """Codex: what docker/agents.sh fetched, else the one on PATH if it is of that version."""
-    own = answer("sh", ROOT / "docker" / "agents.sh", "--path") or ""
-    for found in (shutil.which("codex", path=own), shutil.which("codex")):
-        pinned = re.search(r"CODEX_VERSION=(\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"))
-        if found and pinned and (answer(found, "--version") or "").endswith(pinned[1]):
-            return found
-    return None
-
-
-def no_codex() -> str | None:
-    """Why tests with the marker `codex` cannot run here."""
-    return None if find_codex() else "no Codex of the runtime image's version; docker/agents.sh"
+def agent_folder(program: Program) -> Path:
+    """The folder that holds the program itself; the test is left out where there is none."""
+    if why := no_agent(program):
+        pytest.skip(why)
+    return Path(find_agent(program) or program.name).parent
 
 
 NEEDS: dict[str, Callable[[], str | None]] = {
-    "claude": no_claude, "codex": no_codex, "engine": no_engine, "harbor": no_harbor, "pythons": no_pythons,
+    "claude": lambda: no_agent(CLAUDE), "codex": lambda: no_agent(CODEX), "engine": no_engine, "harbor": no_harbor,
+    "pythons": no_pythons,
 }  # fmt: skip
 
 
@@ -206,17 +201,13 @@ def harbor_bin() -> Path:
 @pytest.fixture(scope="session")
 def claude_bin() -> Path:
     """The folder that holds Claude Code, the program itself, as `claude`."""
-    if why := no_claude():
-        pytest.skip(why)
-    return Path(find_claude() or "claude").parent
+    return agent_folder(CLAUDE)
 
 
 @pytest.fixture(scope="session")
 def codex_bin() -> Path:
     """The folder that holds Codex, the program itself, as `codex`."""
-    if why := no_codex():
-        pytest.skip(why)
-    return Path(find_codex() or "codex").parent
+    return agent_folder(CODEX)
 
 
 @pytest.fixture(scope="session")

@@ -12,15 +12,15 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harbor_tasks.agents.base import Launch, Places, require_network
-from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.agents.programs import Program
+from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.matchers import named
-from harbor_tasks.resources import resource, script_module
+from harbor_tasks.resources import script_module
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
@@ -48,7 +48,7 @@ done 3<{registered}
 unset {keys}
 exec /bin/bash -c "$1"
 """
-_SECONDS = 60
+PROGRAM = Program("claude-code", "claude", "@anthropic-ai/claude-code")
 
 
 class ClaudeCodeAgent:
@@ -65,7 +65,7 @@ class ClaudeCodeAgent:
 
     def __init__(self, manifest: BuildManifest) -> None:
         self._manifest = manifest
-        self.version: str = pinned_version()
+        self.version: str = PROGRAM.pinned_version()
         self._command = _LAUNCHER if manifest.sandbox.sealed else "claude"
 
     @property
@@ -83,8 +83,8 @@ class ClaudeCodeAgent:
             raise AuthorError(f"agent claude-code: the eval is written for {self._manifest.runner.type} (runner.type)")
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
-            self._command = find_program(caller)
-            self.version = version_of(self._command)
+            self._command = PROGRAM.find(caller)
+            self.version = PROGRAM.version_of(self._command)
             self._check_version()
         if not scripted and not any(caller.get(name) for name in KEYS):
             raise MachineError(
@@ -99,7 +99,7 @@ class ClaudeCodeAgent:
             newest = ".".join(map(str, NEWEST_ANSWERED))
             raise MachineError(
                 f"agent claude-code: a hook cannot answer questions in version {self.version} ({self._command}), and a "
-                f"handler of this eval does; {how_to_get(newest)}, or use --env docker"
+                f"handler of this eval does; {PROGRAM.how_to_get(newest)}, or use --env docker"
             )
 
     def launch(self, places: Places) -> Launch:
@@ -127,42 +127,6 @@ class ClaudeCodeAgent:
 
 def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [name, f"{value:g}" if isinstance(value, float) else str(value)]
-
-
-def pinned_version() -> str:
-    """The version that runtime images hold."""
-    text = resource("docker", "Dockerfile").read_text(encoding="utf-8")
-    found = re.search(r"^ARG CLAUDE_CODE_VERSION=(\S+)$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def how_to_get(version: str) -> str:
-    """What to do when the program is not here, or not this one."""
-    helper = display_path(resource("docker", "agents.sh"))
-    return f"npm install -g @anthropic-ai/claude-code@{version}, or put on PATH the folder that `sh {helper}` prints"
-
-
-def find_program(caller: Mapping[str, str]) -> str:
-    """The user's `claude`."""
-    found = shutil.which("claude", path=caller.get("PATH"))
-    if found is None:
-        raise MachineError(f"agent claude-code: there is no `claude` on PATH; {how_to_get(pinned_version())}")
-    return found
-
-
-def version_of(program: str) -> str:
-    """What the program says of itself; MachineError when it does not run."""
-    try:
-        said = subprocess.run(
-            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_SECONDS, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"agent claude-code: {program} does not run: {error}") from None
-    number = re.search(r"\d+\.\d+\.\d+\S*", said)
-    if number is None:
-        raise MachineError(f"agent claude-code: {program} does not say its version, but {said.strip()[:80]!r}")
-    return number[0]
 
 
 def stage_config(places: Places, user: Path) -> dict[str, str]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harbor_tasks.agents.base import Launch, Places, require_network
-from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.agents.programs import Program
+from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.lint_codex import SEARCHES
 from harbor_tasks.policy.matchers import covered, named
-from harbor_tasks.resources import resource
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
@@ -32,7 +30,7 @@ OLDEST = (0, 171, 0)
 _LAUNCHER = "/usr/local/bin/codex"
 _NOT_FOR_COMMANDS = (*KEYS, "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 """Of the program and its hooks alone; MCP servers get none of its variables in any case."""
-_SECONDS = 60
+PROGRAM = Program("codex", "codex", "@openai/codex")
 
 
 class CodexAgent:
@@ -49,7 +47,7 @@ class CodexAgent:
 
     def __init__(self, manifest: BuildManifest) -> None:
         self._manifest = manifest
-        self.version: str = pinned_version()
+        self.version: str = PROGRAM.pinned_version()
         self._command = _LAUNCHER if manifest.sandbox.sealed else "codex"
 
     @property
@@ -69,12 +67,12 @@ class CodexAgent:
             raise AuthorError("agent codex: --env harbor does not run it yet; use --env local or docker")
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
-            self._command = find_program(caller)
-            self.version = version_of(self._command)
+            self._command = PROGRAM.find(caller)
+            self.version = PROGRAM.version_of(self._command)
             if tuple(map(int, re.findall(r"\d+", self.version)[:3])) < OLDEST:
                 raise MachineError(
                     f"agent codex: version {self.version} ({self._command}) may let the model type into running "
-                    f"commands, unseen by hooks; {how_to_get(pinned_version())}, or use --env docker"
+                    f"commands, unseen by hooks; {PROGRAM.how_to_get(PROGRAM.pinned_version())}, or use --env docker"
                 )
         if not scripted and not any(caller.get(name) for name in KEYS):
             raise MachineError(
@@ -132,39 +130,3 @@ class CodexAgent:
         denied = {rule.partition("(")[0] for rule in manifest.permissions.deny}
         ruled = any(covered(tool, patterns) or tool in denied for tool in SEARCHES)
         return manifest.sandbox.network == "public" and not ruled
-
-
-def pinned_version() -> str:
-    """The version that runtime images hold."""
-    text = resource("docker", "Dockerfile").read_text(encoding="utf-8")
-    found = re.search(r"^ARG CODEX_VERSION=(\S+)$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def how_to_get(version: str) -> str:
-    """What to do when the program is not here, or not this one."""
-    helper = display_path(resource("docker", "agents.sh"))
-    return f"npm install -g @openai/codex@{version}, or put on PATH the folder that `sh {helper}` prints"
-
-
-def find_program(caller: Mapping[str, str]) -> str:
-    """The user's `codex`."""
-    found = shutil.which("codex", path=caller.get("PATH"))
-    if found is None:
-        raise MachineError(f"agent codex: there is no `codex` on PATH; {how_to_get(pinned_version())}")
-    return found
-
-
-def version_of(program: str) -> str:
-    """What the program says of itself; MachineError when it does not run."""
-    try:
-        said = subprocess.run(
-            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_SECONDS, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"agent codex: {program} does not run: {error}") from None
-    number = re.search(r"\d+\.\d+\.\d+\S*", said)
-    if number is None:
-        raise MachineError(f"agent codex: {program} does not say its version, but {said.strip()[:80]!r}")
-    return number[0]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,17 @@ def call(tool: str, **given: Any) -> Entry:
 @pytest.fixture(name="call")
 def call_fixture() -> Any:
     return call
+
+
+@pytest.fixture
+def on_path(tmp_path: Path) -> Callable[[str, str], str]:
+    """Make a program of a name and a shell text; the PATH by which it is found."""
+
+    def make(name: str, text: str) -> str:
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        return f"{program.parent}:/usr/bin:/bin"
+
+    return make

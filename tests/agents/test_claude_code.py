@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harbor_tasks.agents.base import Places
-from harbor_tasks.agents.claude_code import ClaudeCodeAgent, pinned_version
+from harbor_tasks.agents.claude_code import PROGRAM, ClaudeCodeAgent
 from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
 from harbor_tasks.evalspec.schema import Models, Runner, Sandbox
 
@@ -27,17 +27,9 @@ def agent(handlers: Any = (), budget: float | None = None, network: str = "publi
 
 
 @pytest.fixture
-def path_with(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def path_with(on_path: Callable[[str, str], str]) -> Callable[[str], dict[str, str]]:
     """The caller's variables, with a program named claude that says this when it is asked for its version."""
-
-    def make(says: str) -> dict[str, str]:
-        program = tmp_path / "bin" / "claude"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(f"#!/bin/sh\n{says}\n")
-        program.chmod(0o755)
-        return {"PATH": f"{program.parent}:/usr/bin:/bin", "ANTHROPIC_API_KEY": "k"}
-
-    return make
+    return lambda says: {"PATH": on_path("claude", says), "ANTHROPIC_API_KEY": "k"}
 
 
 def test_its_program_and_version_are_those_on_path(path_with: Callable[[str], dict[str, str]]) -> None:
@@ -123,8 +115,8 @@ def test_in_a_container_the_launcher_does_what_the_seal_needs(sealed: bool) -> N
 
 
 def test_the_version_of_images_is_known_without_one() -> None:
-    assert agent().version == pinned_version()
-    assert pinned_version().count(".") == 2
+    assert agent().version == PROGRAM.pinned_version()
+    assert PROGRAM.pinned_version().count(".") == 2
 
 
 def test_an_error_of_it_ends_the_command_without_a_traceback() -> None:

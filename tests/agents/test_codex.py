@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harbor_tasks.agents.base import Places
-from harbor_tasks.agents.codex import CodexAgent, pinned_version
+from harbor_tasks.agents.codex import PROGRAM, CodexAgent
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.evalspec.schema import Models, Runner, Sandbox
 from harbor_tasks.resources import resource
@@ -33,17 +33,9 @@ def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), *
 
 
 @pytest.fixture
-def path_with(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def path_with(on_path: Callable[[str, str], str]) -> Callable[[str], dict[str, str]]:
     """The caller's variables, with a program named codex that says this when it is asked for its version."""
-
-    def make(says: str) -> dict[str, str]:
-        program = tmp_path / "bin" / "codex"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(f"#!/bin/sh\n{says}\n")
-        program.chmod(0o755)
-        return {"PATH": f"{program.parent}:/usr/bin:/bin", "OPENAI_API_KEY": "k"}
-
-    return make
+    return lambda says: {"PATH": on_path("codex", says), "OPENAI_API_KEY": "k"}
 
 
 def test_its_program_and_version_are_those_on_path(path_with: Callable[[str], dict[str, str]]) -> None:
@@ -149,7 +141,7 @@ def test_the_search_that_no_hook_sees_is_off_where_something_is_said_of_it(made:
 
 
 def test_the_version_of_images_is_known_without_one() -> None:
-    assert agent().version == pinned_version()
+    assert agent().version == PROGRAM.pinned_version()
 
 
 def test_secrets_of_servers_stand_in_a_private_file_and_texts_arrive(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ FAIL = [
         "acme:localhost", "file:///localhost", "http:///localhost", "http://localhost/x;http://acme.example",
         "localhost:pw@acme.example", "127.0.0.1:pw@acme.example:443", "host=localhost:x@acme dbname=d",
         "localhost:pw@acme,localhost", "postgresql://localhost/db?host=acme.example", "http://localhost/a,acme.example",
+        "http://localhost/,acme", "http://localhost:80/,acme",
         "prefer-localhost", "Data Source=acme;Initial Catalog=localhost", "acme.example?localhost",
     )),
     *((WORDS, value) for value in (

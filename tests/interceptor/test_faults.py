@@ -309,3 +309,30 @@ def test_a_failure_in_the_way_out_is_a_deny_too(hook: Hook) -> None:
         assert place in text
         script.write_text(text.replace(place, f"{place}\n    raise MemoryError"), encoding="utf-8")
         assert hook.write(HANDLER).send(CALL).decision == "deny", place
+
+
+@pytest.mark.parametrize("text", ["{a}", '{"handlers": [', '{"handlers": [}', "[1,,2]", '{"handlers": [] "x": 1}'])
+def test_broken_json_is_named_whichever_python_reads_it(text: str, hook: Hook) -> None:
+    hook.pin = False
+    hook.handlers_file.write_text(text, encoding="utf-8")
+    done = hook.bash("ls")
+    assert done.decision == "deny"
+    assert "tool_handlers.yaml is not JSON as the build writes it" in done.reason
+    hook.write()
+    done = hook.send(text.encode())
+    assert done.decision == "deny"
+    assert "the payload is not the JSON of a tool call" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input"),
+    [
+        ("Write", {"file_path": "a\0b.md"}), ("Write", {"file_path": ".claude/a\ud83d.md"}),
+        ("Bash", {"command": "rm hooks\0"}), ("Bash", {"command": "cat settings\ud83d"}), ("Bash", {"command": "rm \ud800"}),
+    ],
+)  # fmt: skip
+def test_a_path_that_no_system_takes_is_denied_with_a_reason(tool: str, tool_input: dict[str, Any], hook: Hook) -> None:
+    payload = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_use_id": "t", "tool_input": tool_input}
+    done = hook.write().send(json.dumps(payload).encode())
+    assert done.decision == "deny"
+    assert "the call has a path that is none" in done.reason
