@@ -328,7 +328,8 @@ def test_broken_json_is_named_whichever_python_reads_it(text: str, hook: Hook) -
     ("tool", "tool_input"),
     [
         ("Write", {"file_path": "a\0b.md"}), ("Write", {"file_path": ".claude/a\ud83d.md"}),
-        ("Bash", {"command": "rm hooks\0"}), ("Bash", {"command": "cat settings\ud83d"}), ("Bash", {"command": "rm \ud800"}),
+        ("Bash", {"command": "rm hooks\0"}), ("Bash", {"command": "cat settings\ud83d"}),
+        ("Bash", {"command": "rm \ud800"}),
     ],
 )  # fmt: skip
 def test_a_path_that_no_system_takes_is_denied_with_a_reason(tool: str, tool_input: dict[str, Any], hook: Hook) -> None:
