@@ -1,6 +1,6 @@
 """The process of the `harbor-pack` command: signals, errors without a traceback, the exit code.
 
-The commands themselves are in commands.py. Nothing slow is imported before Ctrl-C has its answer: one line, and 130.
+The commands themselves are in commands/. Nothing slow is imported before Ctrl-C has its answer: one line, and 130.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harbor_tasks.endpoint.replies import KINDS, Reply
 from harbor_tasks.endpoint.script import Asked, Turn
 
 PATH = "/v1/messages"
@@ -44,13 +45,24 @@ def reply(turn: Turn, asked: Asked, number: int, size: int) -> tuple[str, bytes]
     content: list[dict[str, Any]] = [{"type": "text", "text": turn.say}] if turn.say else []
     content += [{"type": "tool_use", "id": one.id, "name": one.tool, "input": dict(one.input)} for one in turn.calls]
     written = sum(len(json.dumps(block)) for block in content)
+    usage = {"input_tokens": size // _CHARACTERS, "output_tokens": written // _CHARACTERS if size else 0}
+    return _message(content, "tool_use" if turn.calls else "end_turn", usage, asked, number)
+
+
+def single(reply: Reply, asked: Asked, number: int) -> tuple[str, bytes]:
+    """Content type and body of one of `Replies`."""
+    if reply.body is not None:
+        return "application/json", reply.body
+    return _message([dict(block) for block in reply.content], reply.stop_reason, reply.usage, asked, number)
+
+
+def _message(
+    content: list[dict[str, Any]], stop_reason: str, usage: Mapping[str, int], asked: Asked, number: int
+) -> tuple[str, bytes]:  # fmt: skip
     message = {
         "id": f"msg_{number:06d}", "type": "message", "role": "assistant", "model": asked.model, "content": content,
-        "stop_reason": "tool_use" if turn.calls else "end_turn", "stop_sequence": None,
-        "usage": {
-            "input_tokens": size // _CHARACTERS, "output_tokens": written // _CHARACTERS if size else 0,
-            "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
-        },
+        "stop_reason": stop_reason, "stop_sequence": None,
+        "usage": {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, **usage},
     }  # fmt: skip
     if not asked.stream:
         return "application/json", json.dumps(message).encode()
@@ -65,8 +77,7 @@ def count(body: Mapping[str, Any]) -> bytes:
 
 def error(status: int, text: str) -> bytes:
     """The body of a refusal."""
-    kind = {400: "invalid_request_error", 404: "not_found_error"}.get(status, "api_error")
-    return json.dumps({"type": "error", "error": {"type": kind, "message": text}}).encode()
+    return json.dumps({"type": "error", "error": {"type": KINDS.get(status, "api_error"), "message": text}}).encode()
 
 
 def result_text(content: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,6 +17,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from harbor_tasks.endpoint import anthropic, openai
+from harbor_tasks.endpoint.replies import Replies, Reply
 from harbor_tasks.endpoint.script import MAIN, Asked, Script, Turn
 from harbor_tasks.errors import MachineError
 
@@ -28,6 +30,9 @@ FRUITLESS = 20
 _BYTES = 64 << 20
 _SECRET_HEADERS = ("x-api-key", "authorization")
 _HIDDEN = "(key)"
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+AS_IT_IS = Reply()
+"""At once, and whole."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,16 @@ class Recorded:
         return "other" if self.asked is None else self.asked.kind
 
 
+@dataclass(frozen=True)
+class Sent:
+    """An answer as it goes out; ``how`` says when, and how much of it."""
+
+    status: int
+    content_type: str
+    body: bytes
+    how: Reply = AS_IT_IS
+
+
 class Endpoint:
     """A running server; used as a context manager.
 
@@ -58,7 +73,7 @@ class Endpoint:
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, *, tokens: bool = False) -> None:
         self._tokens = tokens
-        self._scripts: dict[str, Script] = {}
+        self._scripts: dict[str, Script | Replies] = {}
         self._recorded: list[Recorded] = []
         self._count = 0
         self._given: dict[tuple[str, str, tuple[str, ...]], int] = {}
@@ -83,7 +98,7 @@ class Endpoint:
         """Where it listens."""
         return int(self._server.server_address[1])
 
-    def add(self, name: str, script: Script) -> str:
+    def add(self, name: str, script: Script | Replies) -> str:
         """The base URL under which an agent follows this script; ``name`` is a word."""
         with self._lock:
             self._scripts[name] = script
@@ -116,8 +131,8 @@ class Endpoint:
         turns = [one.asked for one in self.recorded(name) if one.conversation == MAIN and one.asked is not None]
         return tuple(dict.fromkeys(tool for asked in turns for tool in asked.tools))
 
-    def handle(self, path: str, raw: bytes, secrets: tuple[str, ...]) -> tuple[int, str, bytes]:
-        """Status, content type and body of the answer to a POST; it is recorded without ``secrets``."""
+    def handle(self, path: str, raw: bytes, secrets: tuple[str, ...]) -> Sent:
+        """The answer to a POST; it is recorded without ``secrets``."""
         name, _, rest = path.partition("?")[0].lstrip("/").partition("/")
         with self._lock:
             script = self._scripts.get(name)
@@ -128,7 +143,7 @@ class Endpoint:
                 return self._refuse(wire, 404, f"there is no script {name!r} here", name, path, body)
             if f"/{rest}" == anthropic.COUNT:
                 self._record(name, path, body, None, "", 200, None)
-                return 200, "application/json", anthropic.count(body)
+                return Sent(200, "application/json", anthropic.count(body))
             if f"/{rest}" not in WIRES:
                 return self._refuse(wire, 404, f"this endpoint knows {', '.join(WIRES)}", name, path, body)
             asked = wire.read(body)
@@ -137,8 +152,15 @@ class Endpoint:
         return self._answer(name, script, wire, path, body, asked, len(raw))
 
     def _answer(
-        self, name: str, script: Script, wire: ModuleType, path: str, body: Mapping[str, Any], asked: Asked, size: int
-    ) -> tuple[int, str, bytes]:  # fmt: skip
+        self, name: str, script: Script | Replies, wire: ModuleType, path: str, body: Mapping[str, Any], asked: Asked,
+        size: int,
+    ) -> Sent:  # fmt: skip
+        if isinstance(script, Replies):
+            if wire is not anthropic:
+                return self._refuse(wire, 404, "single replies are Anthropic's Messages", name, path, body, asked)
+            reply = script.answer(body)
+            number = self._record(name, path, body, asked, "", reply.status, None)
+            return Sent(reply.status, *anthropic.single(reply, asked, number), reply)
         if asked.kind == "forced":  # a script has no answers to questions: whoever asks takes the next best thing
             return self._refuse(wire, 400, "the script says nothing of this", name, path, body, asked)
         where, turn = "", Turn(SIDE)
@@ -152,14 +174,14 @@ class Endpoint:
                 turn = Turn(f"The calls {', '.join(key[2])} were proposed {FRUITLESS} times, and are not taken.")
         number = self._record(name, path, body, asked, where, 200, turn)
         content_type, answer = wire.reply(turn, asked, number, size if self._tokens else 0)
-        return 200, content_type, answer
+        return Sent(200, content_type, answer)
 
     def _refuse(
         self, wire: ModuleType, status: int, text: str, name: str, path: str, body: Mapping[str, Any],
         asked: Asked | None = None,
-    ) -> tuple[int, str, bytes]:  # fmt: skip
+    ) -> Sent:  # fmt: skip
         self._record(name, path, body, asked, "", status, None)
-        return status, "application/json", wire.error(status, text)
+        return Sent(status, "application/json", wire.error(status, text))
 
     def _record(
         self, name: str, path: str, body: Mapping[str, Any], asked: Asked | None, where: str, status: int,
@@ -223,15 +245,25 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(size)
         given = [self.headers.get(name) or "" for name in _SECRET_HEADERS]
         secrets = tuple(text.removeprefix("Bearer ").strip() for text in given)
-        self._send(*self.server.endpoint.handle(self.path, raw, tuple(text for text in secrets if len(text) >= 8)))
+        sent = self.server.endpoint.handle(self.path, raw, tuple(text for text in secrets if len(text) >= 8))
+        time.sleep(sent.how.delay_s)
+        self._send(sent.status, sent.content_type, sent.body, sent.how)
 
-    def _send(self, status: int, content_type: str, body: bytes) -> None:
-        self.send_response(HTTPStatus(status))
+    def _send(self, status: int, content_type: str, body: bytes, how: Reply = AS_IT_IS) -> None:
+        self.send_response_only(status, _PHRASES.get(status, ""))
         self.send_header("content-type", content_type)
         self.send_header("content-length", str(len(body)))
+        for name, value in how.headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        if self.command == "HEAD":
+            return
+        if how.cut is not None:
+            self.close_connection, body = True, body[: how.cut]
+        half = len(body) // 2 if how.pause_s else len(body)
+        self.wfile.write(body[:half])
+        time.sleep(how.pause_s)
+        self.wfile.write(body[half:])
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
         """What was asked is recorded, not printed."""

@@ -65,6 +65,9 @@ class JudgeResult(Record):
     reason: str | None = None
     error: str | None = None
     seconds: float | None = None
+    model: str | None = Field(default=None, description="the one that was asked, by a model judge")
+    usage: dict[str, int] = Field(default={}, description="tokens by kind (input_tokens …), over all samples and tries")
+    samples: tuple[Any, ...] = Field(default=(), description="the value of each sample of a model judge")
 
 
 class Calls(Record):

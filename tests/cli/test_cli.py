@@ -190,7 +190,7 @@ def test_what_fails_after_the_report_adds_no_second_document(
     def fails(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error", "somewhere")
 
-    monkeypatch.setattr(commands, "print_place", fails)
+    monkeypatch.setattr(commands.jobs, "print_place", fails)
     code, document, err = ask("run", "e")
     assert code == 3
     assert document["expected"] == 2
@@ -205,7 +205,7 @@ class Command:
 
     def __init__(self, *arguments: str, **options: Any) -> None:
         command = [sys.executable, "-m", "harbor_tasks.cli", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[1])}
+        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[2])}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **options
         )
@@ -288,7 +288,7 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_command(eval_dir: Path) -> N
     os.close(reader)
     with os.fdopen(writer, "wb") as pipe:
         command = [sys.executable, "-m", "harbor_tasks.cli", "check", "e", "--json"]
-        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[1])}
+        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[2])}
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=env, check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -298,7 +298,7 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_command(eval_dir: Path) -> N
 def test_closed_streams_are_no_fault_and_mix_nothing_up(eval_dir: Path) -> None:
     def ran(closed: int) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "harbor_tasks.cli", "run", "e", "--dry-run", "--json"]
-        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[1])}
+        env = {**os.environ, "PYTHONPATH": str(Path(commands.__file__).parents[2])}
         return subprocess.run(
             command, capture_output=True, text=True, env=env, check=False, preexec_fn=lambda: os.close(closed)
         )
