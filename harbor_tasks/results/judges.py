@@ -76,13 +76,17 @@ class _Part:
             if judge["name"] in self.kept["requests"] and (not names or judge["name"] in names):
                 yield judge
 
-    def take(self, judge: Mapping[str, Any], answer: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Put a judge's verdict in place of its old one, and the reward that follows; its line."""
+    def take(self, judge: Mapping[str, Any], answer: dict[str, Any], seconds: float | None) -> dict[str, Any]:
+        """Put a judge's verdict in place of its old one, and the reward that follows; its line.
+
+        ``seconds``: what it took; None when nothing was asked, and the old line has it.
+        """
         verify = script_module("verify")
         answer["cut"] = self.kept["requests"][judge["name"]].get("cut")
-        line: dict[str, Any] = {**verify.verdict(judge, answer), "seconds": round(seconds, 3)}
         lines = self.report["judges"]
         at = next(at for at, one in enumerate(lines) if one["name"] == judge["name"])
+        took = lines[at].get("seconds") if seconds is None else round(seconds, 3)
+        line: dict[str, Any] = {**verify.verdict(judge, answer), "seconds": took}
         lines[at] = line
         verify.write_verdict(str(self.folder), self.report, verify.rewarded(self.kept, self.report))
         return line
@@ -135,10 +139,10 @@ def score_job(
             what = ", ".join(dict.fromkeys(one.judge["name"] for one in waiting))
             raise MachineError(f"no key for the model of {what}; export ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
         failed = 0
-        for one, answer, seconds, asked in _answers(todo, endpoint, parallel):
+        for one, answer, seconds in _answers(todo, endpoint, parallel):
             line = one.part.take(one.judge, answer, seconds)
             failed += line["status"] != "ok"
-            if asked:
+            if seconds is not None:
                 said = line["error"] or _shown(line)
                 say(f"{one.part.label}: {one.judge['name']}: {said}")
             trials[one.part.trial] = _rejudged(folder, job, trials[one.part.trial])
@@ -239,15 +243,17 @@ def _shown(line: Mapping[str, Any]) -> str:
 # ---- asking, several at a time ----
 
 
-def _answers(
-    todo: Sequence[_Todo], endpoint: Any, parallel: int
-) -> Iterator[tuple[_Todo, dict[str, Any], float, bool]]:  # fmt: skip
-    """(judge, answer, seconds, whether it was asked) as they come. Left early, nothing more is begun.
+_Answer = tuple[_Todo, dict[str, Any], float | None]
+"""A judge, its answer, and how long it took; None: it was made of recorded replies."""
+
+
+def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_Answer]:
+    """The answers as they come. Left early, nothing more is begun.
 
     The threads are daemons: a request that runs must not keep an interrupted command from returning.
     """
     given: queue.SimpleQueue[_Todo] = queue.SimpleQueue()
-    found: queue.Queue[tuple[_Todo, dict[str, Any], float, bool] | BaseException] = queue.Queue()
+    found: queue.Queue[_Answer | BaseException] = queue.Queue()
     stopped = threading.Event()
     for one in todo:
         given.put(one)
@@ -280,13 +286,14 @@ def _answers(
         stopped.set()
 
 
-def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> tuple[_Todo, dict[str, Any], float, bool]:
+def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
     known = len(one.lines())
     answer: dict[str, Any] = script_module("judge").answered(
         one.judge, one.body, one.part.replies, endpoint, script_module("verify").mismatch, number=one.number, stop=stop
     )
     lines = one.lines()
-    return one, answer, sum(float(line.get("seconds") or 0) for line in lines), len(lines) > known
+    asked = len(lines) > known
+    return one, answer, sum(float(line.get("seconds") or 0) for line in lines) if asked else None
 
 
 # ---- the trial ----

@@ -376,8 +376,8 @@ def test_what_a_judges_prompt_names_and_a_case_lacks_is_an_error_of_that_case(au
     said = [line.partition(": ")[2] for line in author.refused()]
     hint = "; add it there, or give the judge an `if` that skips such cases"
     assert said == [
-        "judge 'a': {{ annotations.kind.name }} is not in this case's annotations\" + hint,
-        "judge 'a': {{ input.urgency }} is not in this case's input\" + hint,
-        "judge 'b': {{ annotations.gold }} is not in this case's annotations\" + hint,
+        "judge 'a': {{ annotations.kind.name }} is not in this case's annotations" + hint,
+        "judge 'a': {{ input.urgency }} is not in this case's input" + hint,
+        "judge 'b': {{ annotations.gold }} is not in this case's annotations" + hint,
     ]
     assert all("(case bare)" in line for line in author.refused())

@@ -19,7 +19,7 @@ from tests.verifier.kit import Judged, Task, assistant, call, check, result, tex
 
 KEY = "sk-ant-judge-key-0123456789"
 models = script_module("judge")
-FIVE = {"score_range": [1, 5], "feedback_type": "int"}
+FIVE: dict[str, Any] = {"score_range": [1, 5], "feedback_type": "int"}
 
 
 def judge(prompt: str = "Good? {{ outputs }}", name: str = "quality", **more: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_every_name_and_path_finds_its_value(court: Court) -> None:
         assistant(text("Done.")),
     )
     court.task.made("sub/a b.txt", "spaced")
-    names = {
+    names: dict[str, Any] = {
         "conversation": "I read it.\n\nDone.",
         "outputs.conversation": "I read it.\n\nDone.",
         "outputs.main_content": "# Findings\n",
