@@ -14,7 +14,8 @@ import pytest
 
 from harbor_tasks.endpoint import Endpoint, Replies
 from harbor_tasks.environments.base import RunOptions, read_job, read_trials, trial_dir
-from harbor_tasks.environments.docker import address_in
+from harbor_tasks.environments.engine import find_engine
+from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import score_job
@@ -28,9 +29,8 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def model() -> Iterator[Endpoint]:
     """The scripted endpoint, where containers reach it."""
-    command = ["docker", "network", "inspect", "bridge", "--format", "{{json .IPAM.Config}}"]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    host = next(address for config in found if (address := address_in(config["Subnet"])))
+    with find_engine() as engine:
+        host = gateway_of(engine)
     with Endpoint(host) as endpoint:
         yield endpoint
 

@@ -17,9 +17,21 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.endpoint import Endpoint, Replies, Reply, fails, uses
-from harbor_tasks.environments.base import RunOptions, Trial, job_lock, read_trials, trial_dir, write_record
+from harbor_tasks.agents.oracle import OracleAgent
+from harbor_tasks.endpoint import Endpoint, Replies, Reply, Script, fails, uses
+from harbor_tasks.environments.base import (
+    RunOptions,
+    Trial,
+    TrialPlan,
+    job_lock,
+    read_job,
+    read_trials,
+    trial_dir,
+    write_record,
+)
 from harbor_tasks.environments.base import TrialError as Fault
+from harbor_tasks.environments.harbor_command import Harbor
+from harbor_tasks.environments.harbor_process import HarborRun
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.judge_model import judge_model
 from harbor_tasks.errors import AuthorError, MachineError
@@ -367,6 +379,33 @@ def test_the_command_prints_the_jobs_table_and_exits_as_run_does(small: Author, 
     again = score()
     assert (again.returncode, "quality" in again.stdout) == (0, True)
     assert KEY not in done.stdout + done.stderr
+
+
+class Scripted(OracleAgent):
+    """Stands for an agent program whose model is a script."""
+
+    def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
+        """It takes the script."""
+
+
+def test_where_a_script_stands_in_for_the_model_judges_are_not_paid_for(
+    small: Author, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    out = small.build()
+    options = RunOptions(agent="oracle", jobs_dir=small.jobs)
+    job = run_job(out, options, agent=Scripted(), scripts=lambda _task, _step: Script(()))
+    [trial] = read_trials(job)
+    assert (trial.status, bench.asked) == ("unjudged", [])
+    [expected] = read_job(job).expected
+    assert "HARBOR_PACK_JUDGE_KEY" in (out / "c1" / "task.toml").read_text()
+    plan = TrialPlan(expected, out / "c1", job, Scripted())
+    for own, given in ({"ANTHROPIC_BASE_URL": "http://script"}, False), ({}, True):
+        folder = small.folder / f"harbor-{given}"
+        run = HarborRun(Harbor(Path("harbor"), "0.26"), folder, {})
+        run.write([plan], {}, None, {expected.trial: own})
+        assert ("HARBOR_PACK_JUDGE_KEY" in (folder / "tasks" / expected.trial / "task.toml").read_text()) is given
 
 
 @pytest.mark.parametrize(
