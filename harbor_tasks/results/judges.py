@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import queue
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,9 +151,15 @@ def score_job(
 
 
 def waiting_judges(trials: Sequence[Trial]) -> list[str]:
-    """The judges that have still to be asked, by name, each once."""
-    pending = (judge for trial in trials if trial.status in _RAN for judge in trial.judges if judge.status == "pending")
-    return list(dict.fromkeys(judge.name for judge in pending))
+    """The model judges without a verdict that `score` would ask, by name, each once."""
+    names = (
+        judge.name
+        for trial in trials
+        if trial.status in _RAN and not _is_void(trial)
+        for judge in trial.judges
+        if judge.kind == "prompt" and judge.status in ("pending", "error")
+    )
+    return list(dict.fromkeys(names))
 
 
 def _check_names(job: Job, names: Sequence[str]) -> None:
@@ -185,11 +192,9 @@ def _todo(part: _Part, judge: dict[str, Any], *, fresh: bool) -> _Todo:
 
 def _parts(folder: Path, job: Job, trials: Any, say: Callable[[str], None]) -> Iterator[_Part]:
     """What verifiers left of all trials that came so far. One that must not count is not worth a request."""
-    steps = {
-        judge["name"]: judge.get("step") for judge in job.manifest.get("judges") or [] if judge["kind"] == "prompt"
-    }
+    has_models = any(judge["kind"] == "prompt" for judge in job.manifest.get("judges") or [])
     for trial in trials:
-        if not steps or trial.status not in _RAN or (trial.error is not None and trial.error.kind == "tampered"):
+        if not has_models or trial.status not in _RAN or _is_void(trial):
             continue
         for step, place in _places(folder, trial):
             label = trial_label(trial) + (f", step {step}" if step is not None else "")
@@ -198,6 +203,10 @@ def _parts(folder: Path, job: Job, trials: Any, say: Callable[[str], None]) -> I
                 yield part
             elif (place / "verifier" / "judges.json").is_file() and _has_prompts(place / "verifier" / "judges.json"):
                 say(f"{label}: it keeps no requests of model judges, so they cannot be asked; run it again")
+
+
+def _is_void(trial: Trial) -> bool:
+    return trial.error is not None and trial.error.kind == "tampered"
 
 
 def _places(folder: Path, trial: Trial) -> list[tuple[str | None, Path]]:
@@ -356,6 +365,5 @@ def score_hint(folder: Path, trials: Sequence[Trial]) -> str | None:
     names = waiting_judges(trials)
     if not names:
         return None
-    import shlex
-
-    return f"{', '.join(names)} not asked yet: harbor-pack score {shlex.quote(display_path(folder))}"
+    ask = f"harbor-pack score {shlex.quote(display_path(folder))}"
+    return f"no verdict yet of the model judge{'s' if len(names) > 1 else ''} {', '.join(names)}; to ask: {ask}"

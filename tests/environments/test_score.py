@@ -161,7 +161,8 @@ def test_without_a_key_it_is_unjudged_and_score_asks_later(tmp_path: Path, bench
     assert collect_job(job).exit_code == 1
     hint = score_hint(job, [trial])
     assert hint is not None
-    assert f"harbor-pack score {job}" in hint
+    assert hint.startswith("no verdict yet of the model judges draft_quality, review_quality, stayed_polite; to ask: ")
+    assert hint.endswith(f"harbor-pack score {job}")
     with pytest.raises(MachineError, match="export ANTHROPIC_API_KEY"):
         score_job(job, {"ANTHROPIC_API_KEY": ""})
     shutil.rmtree(ev.parent)  # neither the eval nor its tasks are needed
@@ -223,6 +224,7 @@ def test_a_judge_that_failed_is_asked_again_and_the_others_are_not_touched(small
     assert not (trial_dir(job, trial.id) / "verifier" / "reward.json").exists()
     with pytest.raises(MachineError, match="tone"):
         score_job(job, {})
+    assert "model judge tone;" in str(score_hint(job, [trial]))
     bench.replies(choose=by_type)
     assert score_job(job, bench.env).asked == 1
     [trial] = read_trials(job)
@@ -250,6 +252,7 @@ def test_what_was_cut_is_said_where_the_numbers_are(author: Author, bench: Bench
     page = report_html(summary)
     assert "20000 of 70000 characters" in page
     assert "as asked" in page
+    assert "asked: claude-haiku" in page
 
 
 def test_a_trial_whose_agent_failed_keeps_its_error(author: Author, bench: Bench) -> None:
@@ -269,6 +272,7 @@ def test_a_trial_that_does_not_count_is_not_paid_for(small: Author, bench: Bench
     write_record(trial_dir(job, trial.id) / "trial.json", void)
     assert score_job(job, bench.env).asked == 0
     assert read_trials(job) == [void]
+    assert score_hint(job, [void]) is None
 
 
 def test_what_no_verifier_wrote_is_said_and_stays(small: Author, bench: Bench) -> None:
@@ -334,7 +338,7 @@ def test_an_interrupted_score_keeps_what_it_got(small: Author, bench: Bench) -> 
     command[1:3] = ["-c", "from harbor_tasks.cli import main; main()"]
     process = subprocess.Popen(command, env={**os.environ, **bench.env}, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 30
-    while len(bench.asked) < 4 and time.monotonic() < until:
+    while len(bench.asked) < 4 and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)

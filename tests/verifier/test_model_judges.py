@@ -468,3 +468,11 @@ def test_files_of_judges_that_lie_there_before_are_not_believed(court: Court) ->
 def test_a_task_without_judge_py_says_so(court: Court) -> None:
     (court.task.tests / "judge.py").unlink()
     assert court.verify(judge()).only["error"] == "judge.py is missing beside verify.py"
+
+
+@pytest.mark.pythons
+def test_models_are_asked_from_every_python(court: Court, pythons: tuple[Path, ...]) -> None:
+    for python in pythons:
+        court.replies(fails(529, headers={"retry-after": "0"}), gives(4, "fair"))
+        line = court.verify(judge(**FIVE), python=python).only
+        assert (line["status"], line["value"], line["reason"], line["error"]) == ("ok", 4, "fair", None), python
