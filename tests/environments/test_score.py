@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.endpoint import Endpoint, Replies, Reply, Script, fails, uses
@@ -363,26 +365,43 @@ def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> 
     assert [trial.status for trial in read_trials(job)] == ["scored"]
 
 
-def test_the_command_prints_the_jobs_table_and_exits_as_run_does(small: Author, bench: Bench) -> None:
-    job = small.run().folder
-    small.write()
-    command = [sys.executable, "-c", "from harbor_tasks.cli import main; main()", "score", str(job)]
+def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: Author, bench: Bench) -> None:
+    page = (repo_root / "docs" / "judges.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    author.spec["judges"] += yaml.safe_load(example)
+    author.case(solve="echo yes > done.txt\n", annotations_yaml="facts: [one]\n")
+    author.write()
+    [lines] = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    clean = {key: text for key, text in os.environ.items() if not key.startswith("ANTHROPIC")}
 
-    def score(*more: str, **env: str) -> subprocess.CompletedProcess[str]:
-        clean = {key: text for key, text in os.environ.items() if not key.startswith("ANTHROPIC")}
-        return subprocess.run([*command, *more], env={**clean, **env}, capture_output=True, text=True, check=False)
+    def typed(line: str, *more: str, **env: str) -> subprocess.CompletedProcess[str]:
+        words = [*line.split(), *more]
+        jobs = [str(path) for path in sorted(author.jobs.glob("*"))]
+        arguments = [part for word in words[1:] for part in (jobs if word == "jobs/*" else [word])]
+        command = [sys.executable, "-c", "from harbor_tasks.cli import main; main()", *arguments]
+        done = subprocess.run(
+            command, env={**clean, "PYTHONPATH": str(repo_root), **env}, cwd=author.folder, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert KEY not in done.stdout + done.stderr
+        return done
 
-    none = score("--json")
+    run, score, again, fresh = lines.splitlines()
+    assert "to ask: harbor-pack score jobs/" in typed(run, "--agent", "oracle").stderr
+    none = typed(score, "--json")
     assert none.returncode == 3
     assert "no key for the model of quality" in json.loads(none.stdout)["problems"][0]["message"]
-    done = score("--json", **bench.env)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    first = typed(score, "--json", **bench.env)
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
     assert (found["scored"], found["mean_reward"]) == (1, 0.75)
-    assert "c1: quality: 4\nmodel judges: 1 asked, 0 from recorded replies\n" in done.stderr
-    again = score()
-    assert (again.returncode, "quality" in again.stdout) == (0, True)
-    assert KEY not in done.stdout + done.stderr
+    assert first.stderr == "c1: quality: 4\nmodel judges: 1 asked, 0 from recorded replies\n"
+    second = typed(again, "--json")
+    assert (second.returncode, second.stdout) == (0, first.stdout)
+    assert len(bench.asked) == 3
+    last = typed(fresh, **bench.env)
+    assert (last.returncode, len(bench.asked)) == (0, 6)
+    assert "quality" in last.stdout
 
 
 class Scripted(OracleAgent):
