@@ -235,7 +235,7 @@ def fitted(values: Json) -> Tuple[Json, List[str]]:
         if len(json.dumps(found, ensure_ascii=False, default=str)) <= MAX_ALL:
             return found, _named(cut)
         limit //= 2
-    limit = MAX_ALL // len(values)
+    limit = MAX_ALL
     while True:
         cut, found = [], {}
         for name, value in values.items():

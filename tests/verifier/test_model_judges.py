@@ -205,7 +205,7 @@ def test_a_long_text_is_cut_in_the_middle_marked_and_said(court: Court) -> None:
     "values",
     [
         {"a": ["x" * 49_000] * 9}, {"a": {str(n): "y" * 300 for n in range(5_000)}, "b": "short"},
-        {"a": "\n\"\\\0" * 20_000, "b": list(range(40_000))}, {str(n): "z" * 10_000 for n in range(80)},
+        {"a": "\n\"\\\0" * 10_000, "b": list(range(40_000))}, {str(n): "z" * 10_000 for n in range(80)},
         {"outer": [[["é" * 70_000]]]}, {"a": "w" * 5_000_000},
     ],
     ids=["many long", "very many", "escapes", "many names", "nested", "one huge"],
@@ -220,6 +220,15 @@ def test_all_data_together_fits_whatever_it_is(values: Any) -> None:
     assert (found, cut) == models.fitted(values), "deterministic"
     assert json.dumps(values) == before
     assert found.get("b", "short") == "short" or isinstance(found["b"], str)
+
+
+def test_many_short_texts_are_cut_as_one_that_uses_the_room() -> None:
+    values = {"outputs": {"files": {f"f{n}.txt": "x" * 300 for n in range(3_000)}}, "input": {"ask": "why"}}
+    found, cut = models.fitted(values)
+    assert found["input"] == {"ask": "why"}
+    assert models.MAX_ALL / 2 <= len(found["outputs"]) <= models.MAX_ALL
+    assert found["outputs"].startswith('{"files": {"f0.txt": "xxx')
+    assert [line.partition(":")[0] for line in cut] == ["outputs"]
 
 
 def test_what_fits_is_sent_as_it_is() -> None:
@@ -370,20 +379,20 @@ def test_it_is_not_tried_for_ever(court: Court) -> None:
 def test_who_asks_to_wait_longer_than_there_is_time_is_not_waited_for(court: Court) -> None:
     court.replies(fails(429, "slow down", headers={"retry-after": "3600"}))
     begun = time.monotonic()
-    line = court.verify(judge(timeout=5)).only
-    assert time.monotonic() - begun < 4
+    line = court.verify(judge()).only
+    assert time.monotonic() - begun < 15
     assert (
-        "HTTP 429: rate_limit_error: slow down; it asks to wait 3600 s, and the judge has 5 s (timeout)"
+        "HTTP 429: rate_limit_error: slow down; it asks to wait 3600 s, and the judge has 20 s (timeout)"
         in line["error"]
     )
 
 
-@pytest.mark.parametrize("slow", [gives(1, delay_s=3), gives(1, pause_s=3)], ids=["no reply", "a slow body"])
+@pytest.mark.parametrize("slow", [gives(1, delay_s=9), gives(1, pause_s=9)], ids=["no reply", "a slow body"])
 def test_a_reply_that_does_not_come_in_the_judges_time_is_its_error(court: Court, slow: Reply) -> None:
     court.replies(slow)
     begun = time.monotonic()
     line = court.verify(judge(timeout=1)).only
-    assert time.monotonic() - begun < 2.9
+    assert time.monotonic() - begun < 8
     assert line["status"] == "error"
     assert "no reply in time" in line["error"]
 
