@@ -30,7 +30,7 @@ def judge(prompt: str = "Good? {{ outputs }}", name: str = "quality", **more: An
         "prompt": prompt,
         "model": "judge-model",
         "samples": 1,
-        "timeout": 5,
+        "timeout": 20,
         **more,
     }
 
