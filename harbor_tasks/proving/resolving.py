@@ -319,7 +319,7 @@ def _asked(work: _Work, name: str, limits: Limits, say: Callable[[str], None]) -
     )  # fmt: skip
     before = work.current.record
     if same(draft.merged, work.current) and before is not None:
-        if replace(record, model=before.model, time=before.time) == before:
+        if replace(record, time=before.time) == before:
             return found
         body = work.body
     else:

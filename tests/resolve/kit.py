@@ -31,6 +31,10 @@ inputs:
         The script submit.py, which uses TRACKER_URL
       prompt: Only on this machine.
 """
+MATCHES = (
+    "Questions by AskUserQuestion", "Refunds by mcp__desk__refund above 50", "Downloads (curl, wget) in Bash",
+    "The script submit.py, which uses TRACKER_URL",
+)  # fmt: skip
 
 
 def write_eval(folder: Path, more: str = "") -> Path:
@@ -68,6 +72,10 @@ def variable(value: str) -> list[dict[str, str]]:
     return [{"name": "TRACKER_URL", "value": value}]
 
 
+def env_check(name: str, *hosts: str) -> dict[str, Any]:
+    return {"variable": name, "must_contain": [], "host_in": list(hosts), "equals": "", "matches": ""}
+
+
 PROPOSAL: dict[str, Any] = {
     "rules": [
         rule(
@@ -82,10 +90,11 @@ PROPOSAL: dict[str, Any] = {
         rule(
             1, "mcp__desk__refund",
             input_checks=[{"field": "amount", "op": "le", "value_json": "50"}],
-            reason="At most 50: for more ask a person, who can look at the order and decide what is right for the customer.",
+            reason="At most 50: for more ask a person, who can look at the order and decide what is right for all.",
             caught=[probe("above", "mcp__desk__refund", {"amount": 50.01}),
                     probe("as a text", "mcp__desk__refund", {"amount": "$5"})],
-            passing=[probe("at it", "mcp__desk__refund", {"amount": 50}), probe("small", "mcp__desk__refund", {"amount": 1})],
+            passing=[probe("at it", "mcp__desk__refund", {"amount": 50}),
+                     probe("small", "mcp__desk__refund", {"amount": 1})],
         ),
         rule(
             2, "Bash", input_filters=[r"^(curl|wget)\b"],
@@ -94,7 +103,7 @@ PROPOSAL: dict[str, Any] = {
         ),
         rule(
             3, "Bash", input_filters=[r"\bsubmit\.py\b"],
-            env_checks=[{"variable": "TRACKER_URL", "must_contain": [], "host_in": ["localhost"], "equals": "", "matches": ""}],
+            env_checks=[env_check("TRACKER_URL", "localhost")],
             caught=[bash("python3 submit.py a", env=variable("https://live.example.test")),
                     bash("TRACKER_URL=http://other.test ./submit.py")],
             passing=[bash("python3 submit.py b"), bash("python3 submit.py c", env=variable("http://localhost"))],

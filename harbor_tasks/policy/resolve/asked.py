@@ -84,7 +84,7 @@ def asked_of(ev: Eval, entries: Sequence[Handler], cases: Sequence[Case], schema
     tools = _tools(ev, entries, recorded)
     rules = [
         {
-            "entry": at, "match": without_tokens(entry.match), "tools_named": list(entry.patterns),
+            "entry": at, "match": without_tokens(entry.match).strip(), "tools_named": list(entry.patterns),
             "prompt": without_tokens("\n\n".join(text for text in (entry.prompt, entry.prompt_text) if text)),
         }
         for at, entry in enumerate(entries)

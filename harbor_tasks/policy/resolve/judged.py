@@ -14,6 +14,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problem, Problems, Where
 from harbor_tasks.evalspec import Eval
+from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.lint import ADVICE_CODES, lint
 from harbor_tasks.policy.matchers import covered, named, squeezed, subsumed
@@ -62,6 +63,11 @@ def proposal_faults(proposal: Proposal, entries: Sequence[Handler], asked: Asked
                 say(text, rule.entry)
     if proposal.case_overrides and not any(named("AskUserQuestion", rule.patterns) for rule in proposal.rules):
         say("case_overrides hold answers, and no rule names AskUserQuestion")
+    asked_before: set[str] = set()
+    for answer in proposal.case_overrides:
+        if folded(answer.question) in asked_before:
+            say(f"case_overrides answer the same question twice: {answer.question!r}")
+        asked_before.add(folded(answer.question))
     return found
 
 
@@ -86,7 +92,7 @@ def _filters(rule: Rule) -> Iterator[str]:
         yield "has input_filters, and no pattern catches Bash"
     if not rule.input_filters and covered("Bash", rule.patterns):
         yield "catches Bash without input_filters"
-    usable = [text for text in rule.input_filters if text and regex_fault(text, re.IGNORECASE) is None]
+    usable = [text for text in rule.input_filters if regex_fault(text, re.IGNORECASE) is None]
     for text in dict.fromkeys(usable):
         if re.search(text, "", re.IGNORECASE):
             yield f"has a filter that every command hits: {text!r}"

@@ -28,10 +28,11 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 MAX_TOKENS = 32_000
 MAX_ANSWER = 2_000_000
 """Characters."""
-NO_KEY = (
-    "there is no key to ask a model with, and nothing was written; export ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), "
-    "or write the rules into tool_handlers.yaml by hand: `harbor-pack check` shows what each match becomes without them"
+BY_HAND = (
+    "nothing was written; the rules can be written into tool_handlers.yaml by hand, and `harbor-pack check` shows what "
+    "each match becomes without them"
 )
+NO_KEY = f"there is no key to ask a model with: export ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN; {BY_HAND}"
 _TOOL = "propose"
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.:@/\[\]-]{0,199}", re.ASCII)
 _LOGGERS = ("anthropic", "httpx", "httpx2", "httpcore", "httpcore2")
@@ -79,7 +80,9 @@ class Model:
                 timeout=timeout, max_retries=limits.retries, middleware=[self._within], open_telemetry=False
             )
         except anthropic.AnthropicError as error:
-            raise MachineError(f"the credentials for the model cannot be used: {_clean(str(error))}") from None
+            raise MachineError(
+                f"the credentials for the model cannot be used: {_clean(str(error))}; {BY_HAND}"
+            ) from None
         if not (self._client.api_key or self._client.auth_token or self._client.credentials):
             raise MachineError(NO_KEY)
         self._structured = True

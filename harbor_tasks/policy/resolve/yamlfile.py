@@ -123,6 +123,8 @@ def _overrides(document: Any, new: dict[str, Any], old: dict[str, Any]) -> None:
     for question, answer in new.items():
         if question not in old:
             found[_scalar(question)] = _node(answer, "")
+        elif old[question] != answer:
+            found[question] = _node(answer, "")
 
 
 def _map() -> Any:
