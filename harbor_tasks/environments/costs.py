@@ -106,8 +106,8 @@ def folder_spent(folder: Path) -> Spent:
         trial = Trial.model_validate_json((folder / "trial.json").read_bytes())
     except (OSError, ValueError):
         return NOTHING
-    if not trial.tokens and trial.cost_usd is None:  # it was ended before it could tell
-        tokens = tokens_of(folder / "transcript.jsonl")
+    if not trial.tokens and trial.cost_usd is None:  # it, or the whole job, was ended before it could tell
+        tokens = tokens_of(folder / "transcript.jsonl") or told_in_output(folder)
         cost, unpriced = priced(tokens)
         trial = trial.model_copy(update={"tokens": tokens, "cost_usd": cost, "unpriced": unpriced})
     return trial_spent(trial, json_lines(folder / "interceptions.jsonl"))
@@ -161,6 +161,15 @@ def tokens_of(transcript: Path) -> ByModel:
         for model, usage in told.values() if session not in summaries else ():
             _add(found.setdefault(model, {}), usage)
     return {model: usage for model, usage in found.items() if any(usage.values())}
+
+
+def told_in_output(folder: Path) -> ByModel:
+    """The tokens of a run without a transcript: where a program prints one (Claude Code), this is what it printed."""
+    found: ByModel = {}
+    for path in (folder / "stdout.txt", *sorted(folder.glob("steps/*/stdout.txt"))):
+        for model, usage in tokens_of(path).items():
+            _add(found.setdefault(model, {}), usage)
+    return found
 
 
 def _priced(model: str, usage: Usage, requests: int | None) -> Spent:

@@ -34,7 +34,7 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.costs import ByModel, hook_spent, priced, tokens_of
+from harbor_tasks.environments.costs import ByModel, hook_spent, priced, tokens_of, told_in_output
 from harbor_tasks.environments.evidence import (
     cost_of,
     end_of,
@@ -150,6 +150,8 @@ class TrialRun:
         except (SandboxError, OSError, ValueError) as error:
             kind: ErrorKind = "tampered" if isinstance(error, TamperedError) else "environment"
             self.error = self.error or TrialError(kind=kind, message=str(error))
+        for part in self.parts:  # what was cut short was paid, too
+            part.tokens = part.tokens or (told_in_output(part.folder) if self.plan.agent.program else {})
         self._note_budget()
         trial = self._trial(interrupted)
         write_record(self.plan.folder / "trial.json", trial)
