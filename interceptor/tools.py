@@ -1364,7 +1364,7 @@ class Policy:
 
     def __init__(self, guard):
         script, home, log, self.cwd = guard.script, guard.home, guard.log, guard.cwd
-        self.names = (HANDLERS, os.path.basename(log))
+        self.names = (HANDLERS, os.path.basename(log), os.path.basename(log) + ASKED)
         self.own = list(map(os.path.realpath, (script, os.path.join(home, HANDLERS), log, log + ASKED)))
         for folder in dict.fromkeys(map(os.path.realpath, (home, self.cwd))):
             for name in (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
@@ -1854,7 +1854,7 @@ def post(url, request, headers, proxies, until, notes):
     """
     import json
     import urllib.request as http
-    from http.client import HTTPException
+    from http.client import HTTPException, IncompleteRead
 
     class Direct(http.HTTPRedirectHandler):
         def redirect_request(self, *_):  # the key goes to the endpoint alone
@@ -1868,6 +1868,8 @@ def post(url, request, headers, proxies, until, notes):
                 data = reply.read(MAX_REPLY + 1)
                 if len(data) > MAX_REPLY:
                     raise ValueError("the reply is too large")
+                if reply.length:  # there was to be more
+                    raise IncompleteRead(b"", reply.length)
                 return parse_json(data)
         except (OSError, HTTPException) as error:
             code = getattr(error, "code", 0)

@@ -41,7 +41,8 @@ class Spent:
         tokens = dict(self.tokens)
         _add(tokens, dict(other.tokens))
         both = tuple(dict.fromkeys((*self.unpriced, *other.unpriced)))
-        return Spent(math.fsum(known) if known else None, tuple(tokens.items()), both)
+        usd = math.fsum(known) if any(known) or (known and not both) else None  # 0 and something unknown is no 0
+        return Spent(usd, tuple(tokens.items()), both)
 
     @property
     def total_tokens(self) -> int:
