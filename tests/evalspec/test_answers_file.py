@@ -25,14 +25,14 @@ ANSWERS: dict[str, str | list[str]] = {
     "Ends with a comma, ": "a,", "@at": "@at", "`tick`": "`t`",
 }  # fmt: skip
 FILES = {
-    "none": "", "comments": "# only\n# comments\n", 
+    "none": "", "comments": "# only\n# comments\n",
     "a block": "# top\nA?: 1.10   # as typed\nB?: [x, 'y, z']\n\n# end\n",
     "no line end": "A?: x", "a comment without a line end": "A?: x # c", "CRLF": "A?: x\r\nB?: y\r\n",
     "BOM": "\ufeffA?: x\n", "a block scalar": "A?: |\n  one\n   two\n", "kept line ends": "A?: |+\n  one\n\n\n",
     "a folded scalar without a line end": "A?: >-\n  one\n  two", "a start mark": "---\nA?: x\n",
-    "nested": "A?: x\ncase_overrides:\n  B?: y\n  C?: [p, q]\n", 
+    "nested": "A?: x\ncase_overrides:\n  B?: y\n  C?: [p, q]\n",
     "numbers": "A?: 007\nB?: 1_000\nC?: 0x1F\nD?: 1e3\nE?: yes\n",
-    "an anchor": "A?: &a one\nB?: *a\n", "empty values": "A?:\nB?: ''\nC?: ~\n", 
+    "an anchor": "A?: &a one\nB?: *a\n", "empty values": "A?:\nB?: ''\nC?: ~\n",
     "tabs and spaces": "A?:    x\t\nB?:\ty\n",
     "indented": "  A?: x\n  B?: y\n", "an empty mapping": "{}\n",
     "an end mark": "A?: x\n...\n", "a flow mapping": "{A?: x, B?: 'y, z'}  # c\n",
