@@ -152,7 +152,7 @@ class _Runner:
             fault = error
             self.errors.append(str(error))
         started = any(thread.ident is not None for thread in threads)
-        left = 0 if self.stop.wanted or not started else self.todo.qsize()
+        left = self.todo.qsize() if self.limit.reached and started and not self.stop.wanted else 0
         if left:
             self.errors.append(self._partial(left))
         self._finish("interrupted" if self.stop.wanted or not started else "partial" if left else "finished")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -350,3 +351,33 @@ def test_the_folder_of_a_case_that_cannot_be_written(asking: Any, monkeypatch: p
         freeze(ran.folder, asking.eval)
     monkeypatch.undo()
     assert sorted(path.name for path in (asking.eval / "cases" / "a").iterdir()) == ["input.yaml", "replay.yaml"]
+
+
+def test_the_commands_of_the_page_about_answers_do_what_it_says(
+    tmp_path: Path, model: Model, repo_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    page = (repo_root / "docs" / "answers-and-cost.md").read_text(encoding="utf-8")
+    blocks = [block.partition("```")[0] for block in page.split("```sh\n")[1:]]
+    lines = [line.partition("#")[0].split()[1:] for block in blocks for line in block.splitlines()]
+    assert len(lines) == 5
+    shutil.copytree(repo_root / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("jobs"))
+    (tmp_path / ".git").mkdir()
+    first, *others = sorted((tmp_path / "examples" / "skill-questions" / "cases").iterdir())
+    (first / "answers.yaml").unlink()
+    for path in others:  # one is enough
+        shutil.rmtree(path)
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for words in lines:
+        jobs = sorted((tmp_path / "jobs").glob("*"), key=lambda path: path.stat().st_mtime)
+        done = CliRunner().invoke(app, [str(jobs[-1]) if word == "JOB" else word for word in words])
+        assert done.exit_code == 0, (words, done.output)
+        said.append(done.stdout)
+    asked = len(model.requests)
+    assert asked > 0
+    assert "modelled" in said[0]
+    assert said[1].replace("would write", "wrote").replace(" (dry run)", "") == said[2]
+    assert "overridden" in said[3]
+    assert "modelled" not in said[3], "the next job needed no model"
