@@ -126,6 +126,7 @@ def freeze(
             report.warnings += _changes(record, case)
             new += _for_case(case, choices, report, record)
     problems.raise_errors()
+    report.warnings += [str(one) for one in problems.warnings if one.code == "file-name"]  # answers.yml is not read
     for path, content, chosen in new:
         if not dry_run:
             _replace(path, content)
