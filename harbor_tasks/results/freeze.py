@@ -39,13 +39,17 @@ class Choice:
 
 @dataclass
 class FreezeReport:
-    """What was frozen, and what was not and why. ``kept`` are questions for which the file has something already."""
+    """What was frozen, and what was not and why.
+
+    ``there`` are answers that the file has already, ``kept`` are questions for which it has something else.
+    """
 
     job: Path
     eval: Path
     dry_run: bool
     written: list[Choice] = field(default_factory=list)
     kept: list[Choice] = field(default_factory=list)
+    there: list[Choice] = field(default_factory=list)
     differing: list[Choice] = field(default_factory=list)
     guessed: list[Choice] = field(default_factory=list)
     refused: list[Choice] = field(default_factory=list)
@@ -61,7 +65,7 @@ class FreezeReport:
         """As plain data."""
         lists = {
             name: [asdict(choice) for choice in getattr(self, name)]
-            for name in ("written", "kept", "differing", "guessed", "refused")
+            for name in ("written", "there", "kept", "differing", "guessed", "refused")
         }
         return {
             "job": display_path(self.job), "eval": display_path(self.eval), "dry_run": self.dry_run, **lists,
@@ -88,7 +92,8 @@ class FreezeReport:
         for one in self.refused:
             yield f"case {one.case}: {_said(one)} cannot be written into {ANSWERS} as it is; write it there yourself"
         count, files = len(self.written), len(self.files)
-        yield f"{count} answer{'s' * (count != 1)} in {files} file{'s' * (files != 1)}" + " (dry run)" * self.dry_run
+        there = f", {len(self.there)} there already" if self.there else ""
+        yield f"{count} answer{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{there}{' (dry run)' * self.dry_run}"
 
 
 def freeze(
@@ -212,7 +217,8 @@ def _for_case(
     own, chosen = own_answers(data), list[Choice]()
     for choice in choices:
         if folded(choice.question) in own:
-            report.kept.append(choice)
+            same = own[folded(choice.question)] == choice.answers[0]
+            (report.there if same else report.kept).append(choice)
         elif not can_be_key(choice.question):
             report.refused.append(choice)
         else:

@@ -56,6 +56,9 @@ def test_answers_that_differ_only_in_case_and_space_are_one(cases: Path, job: Jo
     assert answers(cases).endswith('"Q?": "Yes, now"\n')
     assert answers(cases).startswith("# answers of a job, by harbor-pack freeze: job-1\n")
     assert "the task that ran is gone" in report.warnings[0]
+    again = freeze(job.folder)
+    assert ([found.question for found in again.there], again.kept, again.written) == (["Q?"], [], [])
+    assert list(again.lines()) == ["0 answers in 0 files, 1 there already"]
 
 
 def test_a_models_answer_beats_a_guess_and_an_override_is_nothing_new(cases: Path, job: JobFolder) -> None:
