@@ -92,8 +92,9 @@ class FreezeReport:
         for one in self.refused:
             yield f"case {one.case}: {_said(one)} cannot be written into {ANSWERS} as it is; write it there yourself"
         count, files = len(self.written), len(self.files)
-        there = f", {len(self.there)} there already" if self.there else ""
-        yield f"{count} answer{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{there}{' (dry run)' * self.dry_run}"
+        more = f", {len(self.there)} there already" if self.there else ""
+        more += " (dry run)" if self.dry_run else ""
+        yield f"{count} answer{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{more}"
 
 
 def freeze(
