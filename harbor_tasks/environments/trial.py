@@ -67,6 +67,8 @@ class Part:
     cost: float | None = None
     """As the program says."""
     tokens: ByModel = field(default_factory=dict)
+    budget: float | None = None
+    """What earlier steps left of the trial's budget, in USD; None: all of it."""
 
     @property
     def id(self) -> str | None:
@@ -198,9 +200,12 @@ class TrialRun:
         self._verify(sandbox, part, log)
 
     def _is_spent(self, part: Part) -> bool:
-        """Has the trial no budget left for a step? Each run of the agent's program keeps the whole budget at most."""
+        """Has the trial no budget left for a step? Else the step gets what is left."""
         cost, most = self._cost()[0], self.max_usd
-        if most is None or cost is None or cost < most or part is self.parts[0]:
+        if most is None or cost is None or part is self.parts[0]:
+            return False
+        if cost < most:
+            part.budget = most - cost
             return False
         message = f"execution.max_budget_usd {most:g} is used up ({cost:.4g} USD)"
         part.error = TrialError(kind="agent", message=f"{message}; the step was not started")

@@ -91,6 +91,24 @@ def test_steps_share_the_budget_of_their_trial(claude: Any) -> None:
     assert any(line.startswith("execution.max_budget_usd 0.01 was passed: ") for line in trial.warnings)
 
 
+@pytest.mark.claude
+def test_a_step_gets_what_the_steps_before_it_left(claude: Any) -> None:
+    """Two requests make a step; with the whole budget the second step alone would have cost one and a half of them."""
+    claude.case(replay=[bash("true")])
+    once = claude.run("claude-code", scripted=True).trial.cost_usd
+    claude.spec["execution"] = {
+        "steps": [{"id": name, "prompt": "go"} for name in ("a", "b")],
+        "max_budget_usd": once * 1.5,
+    }
+    claude.case(replay={"steps": {name: [bash("true")] * (1 + 9 * (name == "b")) for name in ("a", "b")}})
+    trial = claude.run("claude-code", scripted=True).trial
+    first, second = trial.steps
+    assert first.error is None
+    assert second.error is not None
+    assert "error_max_budget_usd" in second.error.message
+    assert once * 1.5 < trial.cost_usd < once * 2.4
+
+
 @pytest.mark.codex
 def test_codex_tells_tokens_only_and_that_is_said(codex: Any) -> None:
     codex.spec["execution"]["max_budget_usd"] = 0.01
