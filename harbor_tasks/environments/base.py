@@ -69,6 +69,7 @@ class JudgeResult(Record):
     model: str | None = Field(default=None, description="the one that was asked, by a model judge")
     usage: dict[str, int] = Field(default={}, description="tokens by kind (input_tokens …), over all samples and tries")
     samples: tuple[Any, ...] = Field(default=(), description="the value of each sample of a model judge")
+    cut: tuple[str, ...] = Field(default=(), description="what a model judge was not shown: texts that were too long")
 
 
 class Calls(Record):

@@ -330,6 +330,9 @@ def _warnings(trial: Trial, transcript: Transcript) -> Iterator[str]:
     """What a reader of the numbers must know of a trial, a line each."""
     label = trial_label(trial)
     yield from (f"{label}: {warning}" for warning in trial.warnings)
+    for judge in judges_of(trial).values():
+        if judge.cut:
+            yield f"{label}: judge {judge.name} was not shown all: {'; '.join(judge.cut)}"
     if is_scored(trial) and missing_steps(trial):
         yield f"{label}: without a result: step {', '.join(missing_steps(trial))}"
     if transcript.bad_lines:
