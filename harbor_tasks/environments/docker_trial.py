@@ -228,7 +228,7 @@ class DockerSandbox:
             transcript=Path(AGENT_LOGS, "transcript.jsonl"), instruction=Path(RUN, "instruction.md"),
             solution=Path(SOLUTION if agent.solution_files is None else RUN), step=part.id,
             mcp_config=Path(RUN, "mcp.json") if self._manifest.mcp_servers else None,
-            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed,
+            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed, budget_usd=part.budget,
         )  # fmt: skip
 
     def _give(self, part: Part, places: Places, instruction: Path) -> None:

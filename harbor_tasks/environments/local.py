@@ -158,7 +158,7 @@ class LocalSandbox:
             workspace=staged.workspace, home=staged.home, settings=staged.settings(step),
             transcript=part.transcript, mcp_config=staged.mcp_config, step=step,
             solution=stage_solution(staged, step) if agent.needs_solution else staged.scratch / "solution",
-            instruction=staged.scratch / "instruction.md", user=staged.scratch / "user",
+            instruction=staged.scratch / "instruction.md", user=staged.scratch / "user", budget_usd=part.budget,
         )  # fmt: skip
         remove_tree(places.instruction)
         if instruction.is_file():
