@@ -367,7 +367,9 @@ def post(endpoint: Endpoint, body: Json, seconds: float) -> Tuple[Json, int]:
                 reply = json.loads(endpoint.without_key(done.reply.decode("utf-8")))
                 if not isinstance(reply, dict):
                     raise ValueError
-                return reply, tries
+                if reply.get("type") != "error":
+                    return reply, tries
+                fault, again = endpoint.without_key(_api_message(done.reply)), True
             except (ValueError, RecursionError):
                 fault, again = "the reply is no JSON object (%d bytes)" % len(done.reply), True
         tried = " (tried %d times)" % tries if tries > 1 else ""

@@ -1269,12 +1269,12 @@ def open_folder(name: str, above: Optional[int] = None) -> int:
     return folder
 
 
-def put(folder: str, name: str, value: Json) -> None:
+def put(folder: str, name: str, value: Json, mode: int = 0o644) -> None:
     """Write a JSON file beside its place and rename it there, over whatever somebody has put in the way."""
     handle, beside = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
     try:
         with open(handle, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o644)
+            os.fchmod(file.fileno(), mode)
             json.dump(value, file, indent=1, allow_nan=False)
             file.write("\n")
             file.flush()
@@ -1481,7 +1481,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)
     if any(judge.get("kind") == "prompt" for judge in judges):
-        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests))
+        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests), 0o600)
     return rewarded(config, report)
 
 

@@ -263,7 +263,8 @@ def test_a_verdict_is_kept_with_rationale_model_and_tokens(court: Court) -> None
     assert reply["request"] == kept["digest"] == models.digest(kept["body"])
     assert kept["body"] == court.asked[0]
     assert reply["reply"]["content"][0]["input"] == {"rationale": "solid", "score": 4}
-    assert stat.S_IMODE((court.task.logs / "judge_replies.jsonl").stat().st_mode) == 0o600
+    for name in ("judge_replies.jsonl", "judge_requests.json"):  # they repeat the case's annotations
+        assert stat.S_IMODE((court.task.logs / name).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,8 @@ FAULTS: dict[str, Reply] = {
     "429 with a date": fails(429, headers={"retry-after": formatdate(time.time() - 60)}),
     "429 with nonsense": fails(429, headers={"retry-after": "soon"}),
     "500": fails(500), "529": fails(529, "overloaded"), "cut": gives(0, cut=30), "cut at once": gives(0, cut=0),
-    "no JSON": Reply(body=b'{"content": ['), "no object": Reply(body=b"[]"),
+    "an error with 200": Reply(body=fails(529).body), "no JSON": Reply(body=b'{"content": ['),
+    "no object": Reply(body=b"[]"),
 }  # fmt: skip
 
 
