@@ -470,6 +470,8 @@ def test_on_harbor_the_key_is_a_variable_of_the_verifier_and_judges_do_not_get_i
     assert judged.judge("s")["passed"] is True
     court.task.verify(judge(), env={"HARBOR_PACK_JUDGE_KEY": "", "ANTHROPIC_API_KEY": KEY})
     assert len(court.asked) == 1, "an empty one is none, and no other variable counts"
+    court.task.verify(judge(), env={"HARBOR_PACK_JUDGE_TOKEN": KEY, "HARBOR_PACK_JUDGE_BASE_URL": court.url})
+    assert len(court.asked) == 2
 
 
 def test_a_skipped_judge_asks_nothing(court: Court) -> None:
