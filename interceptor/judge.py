@@ -67,7 +67,7 @@ KNOWN: Dict[str, Tuple[str, ...]] = {
     "annotations": (), "conversation": (), "input": (), "arguments": (),
 }  # fmt: skip
 """What a prompt may name, and what ``outputs`` has."""
-_MARK = re.compile(r"\{\{-?(.*?)-?\}\}|\{\{|\{%", re.DOTALL)
+_MARK = re.compile(r"\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}|\{\{|\{%", re.DOTALL)
 _PART = r"""\.[A-Za-z_0-9][\w-]*|\[\s*(?:"[^"]*"|'[^']*'|\d+)\s*\]"""
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)((?:%s)*)\s*" % _PART)
 
@@ -92,10 +92,11 @@ def parsed(prompt: str) -> Tuple[List[Union[str, Name]], List[Fault]]:
     """The texts and names of a prompt, and what is wrong with it."""
     parts: List[Union[str, Name]] = []
     faults: List[Fault] = []
-    end = 0
+    end, row, counted = 0, 1, 0
     for mark in _MARK.finditer(prompt):
         parts.append(prompt[end : mark.start()])
-        end, row = mark.end(), prompt.count("\n", 0, mark.start()) + 1
+        row += prompt.count("\n", counted, mark.start())
+        end, counted = mark.end(), mark.start()
         named = _NAME.fullmatch(mark.group(1)) if mark.group(1) is not None else None
         if named is None:
             shown = " ".join(mark.group().split())

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harbor_tasks.endpoint import Endpoint, Replies, Reply, fails, says, uses
 from harbor_tasks.resources import script_module
@@ -183,6 +185,26 @@ def test_a_value_that_the_case_lacks_is_the_judges_error_and_the_others_report(c
     assert judged.judge("a")["status"] == "error"
     assert "{{ annotations.gold }} is not in this case's annotations" in judged.judge("a")["error"]
     assert (judged.judge("b")["status"], judged.judge("c")["status"]) == ("ok", "ok")
+
+
+@given(st.text(), st.text(st.sampled_from("{}%-[]\"'. ax|")))
+def test_no_text_of_a_run_or_a_prompt_gets_out_of_its_place(value: str, prompt: str) -> None:
+    body, cut = models.request(judge("{{annotations.v}}"), {"annotations": {"v": value}})
+    instruction, data = (part["text"] for part in body["messages"][0]["content"])
+    assert (instruction, cut) == ("[data: annotations.v]", [])
+    assert json.loads(data) == {"annotations.v": models.whole(value)}
+    assert len(data.splitlines()) == 1
+    parts, faults = models.parsed(prompt)
+    assert all(fault.row >= 1 for fault in faults)
+    if not faults and all(isinstance(part, str) for part in parts):
+        assert "".join(parts) == prompt
+
+
+def test_a_prompt_of_braces_alone_takes_no_time() -> None:
+    begun = time.monotonic()
+    assert len(models.parsed("{{" * 100_000)[1]) == 100_000
+    models.parsed("{{ outputs.a" + ".a" * 100_000 + "}}" + "{{ x" * 1000)
+    assert time.monotonic() - begun < 10
 
 
 # ---- long outputs ----
