@@ -167,7 +167,7 @@ def resolve(
     if unchanged and record is not None and not fresh and model in (None, record.model):
         return Resolution(work.path, work.old, work.old, record.model, digest, kept=work.kept_labels())
     kept = kept_entries(work.current, work.matches)
-    if len(kept) == len(entries) and not fresh:
+    if len(kept) == len(entries):  # nothing of what a model would propose could be used
         return Resolution(work.path, work.old, work.old, wanted, digest, kept=work.kept_labels())
     if record is None and work.current.handlers and not at:
         raise AuthorError(
@@ -188,8 +188,14 @@ def _eval(eval_path: Path) -> tuple[Eval, tuple[Handler, ...]]:
             [Problem("inputs.tools is empty: there is nothing to resolve", Where(ev.file), "say there what is meant")]
         )
     staged = handlers_of(replace(ev, handlers_file=None), problems)
-    problems.raise_errors()
     assert staged is not None
+    seen: dict[str, int] = {}
+    for at, entry in enumerate(staged.handlers):
+        twin = seen.setdefault(" ".join(entry.match.split()), at)
+        if twin != at:
+            says = f"inputs.tools[{at}] has the match of inputs.tools[{twin}]: their rules could not be told apart"
+            problems.error(says, ev.file, entry.line, hint="put them together", code="same-match")
+    problems.raise_errors()
     return ev, staged.handlers
 
 
@@ -215,13 +221,14 @@ class _Work:
         except ProposalError as error:
             draft.problems = [Problem(f"not a proposal: {fault}", Where(), code="proposal") for fault in error.faults]
             return draft
-        draft.problems = proposal_faults(proposal, self.entries, self.asked, self.ev)
-        if {rule.entry for rule in proposal.rules} == set(range(len(self.entries))):
+        kept = kept_entries(self.current, self.matches)
+        draft.problems = proposal_faults(proposal, self.entries, self.asked, self.ev, kept)
+        if {rule.entry for rule in proposal.rules} >= set(range(len(self.entries))) - kept:
             self._fill(draft, proposal)
         return draft
 
     def _fill(self, draft: _Draft, proposal: Proposal) -> None:
-        by_entry = {rule.entry: rule for rule in proposal.rules}
+        by_entry = {rule.entry: rule for rule in proposal.rules if 0 <= rule.entry < len(self.entries)}
         draft.merged = merged(
             self.current, self.matches,
             {at: handler_of(rule, self.entries[at]) for at, rule in by_entry.items()},
@@ -261,6 +268,8 @@ class _Work:
             if own is not None and by != own and (by is not None or probe.expect != "none"):
                 who = "no rule" if by is None else f"handlers[{by}]"
                 row = replace(row, ok=False, misses=(*row.misses, f"{who} decided about it, not handlers[{own}]"))
+            if entry is None and not row.ok:
+                row = replace(row, misses=(*row.misses, "the probe is the author's own: change it, or its rule"))
             rows.append(row)
         return rows
 

@@ -159,6 +159,47 @@ def test_comments_of_parts_that_go_are_put_back() -> None:
     assert "input_checks" not in after
 
 
+FORMS = {
+    0: handler(0, reason="word " * 30 + "end"),
+    1: handler(1, input_checks=[{"field": "a", "op": "exists", "value": True},
+                                {"field": "b", "op": "in", "value": ["x" * 50, "y" * 50]}],
+               env_checks={"A": {"host_in": ["a", "b"]}}),
+    2: handler(2, input_filters=["a b", "x" * 80]),
+}  # fmt: skip
+"""Rules in all forms that are written: folded, on one line, on several."""
+NESTED = {**PROBES, 0: [probe("p0", input={"q": [{"a": "b\nc", "d": ["e"]}]})]}
+
+
+def commented(text: str, at: int, style: str) -> str:
+    """A comment at this line: behind it, or above it with its indent or none."""
+    lines = text.splitlines()
+    if style == "behind":
+        lines[at] += " # my comment"
+    else:
+        indent = len(lines[at]) - len(lines[at].lstrip()) if style == "above" else 0
+        lines.insert(at, " " * indent + "# my comment")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("style", ["above", "behind", "left"])
+def test_a_comment_survives_wherever_it_stands(style: str) -> None:
+    """All rules change, all probes go; what the file then holds is checked where it is written."""
+    text = again("", FORMS, NESTED)
+    meant = read(text)[1]
+    other = {0: handler(0), 1: handler(1, patterns=["X", "Y"]), 2: handler(2, env_checks={"Q": {"equals": "1"}})}
+    tried = 0
+    for at, line in enumerate(text.splitlines()):
+        if at < 10 or (style == "behind" and not line.strip()):
+            continue
+        with_it = commented(text, at, style)
+        if parse_yaml(with_it, PATH, Problems()) is None or read(with_it)[1] != meant:
+            continue  # there it is a part of a text
+        after = again(with_it, other, {0: [], 1: [], 2: []})
+        assert after.count("# my comment") == 1, with_it
+        tried += 1
+    assert tried > 35
+
+
 def test_a_rule_whose_entry_is_gone_goes_unless_somebody_changed_it(
     first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

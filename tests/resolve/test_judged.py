@@ -162,6 +162,36 @@ def test_at_least_two_different_calls_of_each_kind(faults: Faults) -> None:
     assert "under 'passing', and has 0" in faults(r2={"passing": []})
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        {"matches": ".*"}, {"matches": ""}, {"matches": "."}, {"matches": r"[\w\W]"}, {"host_in": ["*"]},
+        {"host_in": ["localhost", "*.*"]}, {"must_contain": ["t"]},
+    ],
+)  # fmt: skip
+def test_variables_that_may_be_anything(faults: Faults, check: dict[str, Any]) -> None:
+    text = faults(r3={"env_checks": [{**kit.env_check("TRACKER_URL"), **check}]})
+    assert ("permits" in text) is (check != {"matches": ""})  # an empty one is not used
+
+
+@pytest.mark.parametrize(("op", "value"), [("matches", '""'), ("matches", '".*"'), ("glob", '"*"'), ("glob", '"**"')])
+def test_fields_that_may_be_anything(faults: Faults, op: str, value: str) -> None:
+    text = faults(r1={"input_checks": [{"field": "amount", "op": op, "value_json": value}]})
+    assert "permits every value of amount" in text
+
+
+def test_checks_that_permit_something(faults: Faults) -> None:
+    assert faults(r1={"input_checks": [{"field": "amount", "op": "matches", "value_json": '"^\\\\d+$"'}]}) == ""
+    assert faults(r3={"env_checks": [kit.env_check("TRACKER_URL", "*.example.test", "127.0.0.1")]}) == ""
+
+
+def test_a_tool_that_the_text_names_and_the_rule_leaves_out(faults: Faults) -> None:
+    reads = [kit.probe(f"p{n}", "Read", {"file_path": str(n)}) for n in range(2)]
+    text = faults(r1={"patterns": ["Read"], "caught": reads})
+    assert "names mcp__desk__refund, which its rule does not catch" in text
+    assert "names" not in faults(r1={"patterns": ["mcp__desk__*"]})
+
+
 def test_probes_that_show_nothing(faults: Faults) -> None:
     reads = [kit.probe("a", "Read", {"file_path": "a"}), kit.probe("b", "Read", {"file_path": "b"})]
     assert "which its patterns do not catch" in faults(r2={"caught": reads})

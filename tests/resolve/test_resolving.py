@@ -280,6 +280,28 @@ def test_a_file_with_some_rules_by_hand_gets_the_others(eval_dir: Path, endpoint
     assert not resolve(eval_dir).asked
 
 
+def test_what_is_proposed_for_a_rule_of_the_authors_does_not_matter(eval_dir: Path, endpoint: Endpoint) -> None:
+    path = eval_dir / "tool_handlers.yaml"
+    path.write_text(
+        "handlers:\n  - {match: 'Downloads (curl, wget) in Bash', patterns: [Bash], input_filters: [curl]}\n"
+    )
+    kit.replies(endpoint, kit.answer(r2={"patterns": ["*"], "input_filters": ["(("], "caught": []}))
+    assert resolved(eval_dir).asked == 1
+
+
+def test_entries_that_cannot_be_told_apart(eval_dir: Path, endpoint: Endpoint) -> None:
+    (eval_dir / "eval.yaml").write_text(kit.EVAL + "    - match: Downloads (curl,  wget) in Bash\n")
+    with pytest.raises(AuthorError, match=r"inputs\.tools\[4\] has the match of inputs\.tools\[2\]"):
+        resolve(eval_dir)
+
+
+def test_a_tool_that_is_left_out_is_a_warning(eval_dir: Path, endpoint: Endpoint) -> None:
+    text = kit.EVAL.replace("Downloads (curl, wget) in Bash", "Downloads in Bash, WebFetch")
+    (eval_dir / "eval.yaml").write_text(text)
+    found = resolved(eval_dir)
+    assert "names WebFetch, which its rule does not catch" in str(found.problems[0])
+
+
 def test_faults_of_the_eval_and_of_the_file_come_first(eval_dir: Path, endpoint: Endpoint) -> None:
     path = eval_dir / "tool_handlers.yaml"
     path.write_text("handlers:\n  - {match: x}\n")
@@ -330,9 +352,11 @@ def test_variables_of_the_caller_reach_the_probes(eval_dir: Path, endpoint: Endp
 def test_codex(eval_dir: Path, endpoint: Endpoint, really: None) -> None:
     (eval_dir / "eval.yaml").write_text(kit.EVAL + "runner: {type: codex}\n")
     rules = kit.proposal()["rules"]
-    rules[0]["caught"] = [kit.probe(f"q{n}", "request_user_input", kit.question(f"Go {n}?")) for n in range(2)]
+    questions = [kit.question(f"Go {n}?") for n in range(2)]
+    for one in questions:
+        one["questions"][0]["id"] = "go"
+    rules[0]["caught"] = [kit.probe(f"q{n}", "request_user_input", one) for n, one in enumerate(questions)]
     rules[0]["passing"] = [kit.bash("true"), kit.bash("ls")]
     kit.replies(endpoint, kit.answer(rules=rules))
     found = resolve(eval_dir)
-    assert [row.name for row in found.rows if row.tool in ("Bash", "mcp__desk__refund") and not row.ok] == []
-    assert not any(problem.level == "error" for problem in found.problems)
+    assert found.holds, [row for row in found.rows if not row.ok]

@@ -6,18 +6,19 @@ those of its fields (regexes, checks) are found by `policy.handlers`, which read
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.errors import Problem, Problems, Where
+from harbor_tasks.errors import Level, Problem, Problems, Where
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.lint import ADVICE_CODES, lint
-from harbor_tasks.policy.matchers import covered, named, squeezed, subsumed
+from harbor_tasks.policy.matchers import covered, is_glob, named, squeezed, subsumed
 from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.regexes import regex_fault
 from harbor_tasks.policy.resolve.asked import Asked
@@ -32,6 +33,8 @@ HARMLESS = (
     "jq .name package.json", "diff a b", "date", "which python3", "chmod +x run.sh",
 )  # fmt: skip
 """Commands of everyday work: a filter that hits half of them says nothing."""
+_VALUES = ("x", "500", "a b c", "https://live.example.test/x", "/etc/passwd", "production", "-1", "DROP TABLE")
+"""Of all kinds: what hits them all says nothing."""
 _REFUSED = frozenset({
     "catch-all", "unfiltered-bash", "filter-hits-all", "hidden-handler", "no-effect", "ask-by-glob",
     "telltale-reason", "env-check-fails", "codex-tool", "codex-fields",
@@ -39,15 +42,20 @@ _REFUSED = frozenset({
 """Warnings of `check` that no proposal may bring."""
 
 
-def proposal_faults(proposal: Proposal, entries: Sequence[Handler], asked: Asked, ev: Eval) -> list[Problem]:
-    """What is wrong with the rules and their probes, before they are put into a file."""
+def proposal_faults(
+    proposal: Proposal, entries: Sequence[Handler], asked: Asked, ev: Eval, kept: Collection[int] = ()
+) -> list[Problem]:  # fmt: skip
+    """What is wrong with the rules and their probes, before they are put into a file; those of ``kept`` entries are
+    not used, whatever they are."""
     found: list[Problem] = []
 
-    def say(text: str, entry: int | None = None) -> None:
+    def say(text: str, entry: int | None = None, level: Level = "error") -> None:
+        if entry in kept:
+            return
         known = entry is not None and 0 <= entry < len(entries)
         place = f"{entry_label(entry, entries[entry])} " if entry is not None and known else ""
         line = entries[entry].line if entry is not None and known else None
-        found.append(Problem(f"{place}{text}", Where(ev.file, line), code="proposal"))
+        found.append(Problem(f"{place}{text}", Where(ev.file, line), level=level, code="proposal"))
 
     given: dict[int, int] = {}
     for rule in proposal.rules:
@@ -59,8 +67,11 @@ def proposal_faults(proposal: Proposal, entries: Sequence[Handler], asked: Asked
             say(f"must have exactly one rule, and has {given.get(entry, 0)}", entry)
     for rule in proposal.rules:
         if 0 <= rule.entry < len(entries):
-            for text in (*_patterns(rule, asked), *_filters(rule), *_fields(rule), *_probes(rule)):
+            for text in (*_patterns(rule, asked), *_filters(rule), *_fields(rule), *_permitted(rule), *_probes(rule)):
                 say(text, rule.entry)
+            for tool in entries[rule.entry].patterns:
+                if tool != "*" and not (covered(tool, rule.patterns) or subsumed(tool, rule.patterns)):
+                    say(f"names {tool}, which its rule does not catch", rule.entry, "warning")
     if proposal.case_overrides and not any(named("AskUserQuestion", rule.patterns) for rule in proposal.rules):
         say("case_overrides hold answers, and no rule names AskUserQuestion")
     asked_before: set[str] = set()
@@ -83,7 +94,7 @@ def _patterns(rule: Rule, asked: Asked) -> Iterator[str]:
     for pattern in dict.fromkeys(rule.patterns):
         if subsumed("*", [pattern]) or squeezed(pattern).strip("?") == "*":
             yield f"catches every tool: {pattern!r}"
-        elif not subsumed(pattern, asked.tools):
+        elif not subsumed(pattern, asked.tools) and (is_glob(pattern) or not covered(pattern, asked.tools)):
             yield f"catches tools that are not in the request: {pattern!r}"
 
 
@@ -131,6 +142,29 @@ def _fields(rule: Rule) -> Iterator[str]:
             yield f"checks the {what} {name} twice"
     if named("AskUserQuestion", rule.patterns) and (rule.env_checks or rule.input_checks):
         yield "names AskUserQuestion, which is answered, and has checks: give other tools no part of it"
+
+
+def _permitted(rule: Rule) -> Iterator[str]:
+    """Checks that every value passes: a rule with one only looks like a rule."""
+    for check in rule.env_checks:
+        if check.matches and _hits_all(check.matches):
+            yield f"permits every value of {check.variable}: matches {check.matches!r}"
+        for host in check.host_in:
+            if not host.strip("*?.") and host.strip():
+                yield f"permits every host in {check.variable}: {host!r}"
+        for word in check.must_contain:
+            if len(word.strip()) == 1:
+                yield f"permits nearly every value of {check.variable}: must_contain {word!r}"
+    for one in rule.input_checks:
+        value = json.loads(one.value_json)
+        if (one.op == "matches" and isinstance(value, str) and _hits_all(value)) or (
+            one.op == "glob" and isinstance(value, str) and squeezed(value) == "*"
+        ):
+            yield f"permits every value of {one.field}: {one.op} {value!r}"
+
+
+def _hits_all(regex: str) -> bool:
+    return regex_fault(regex) is None and all(re.search(regex, value) for value in _VALUES)
 
 
 def _probes(rule: Rule) -> Iterator[str]:

@@ -19,6 +19,7 @@ from harbor_tasks.policy.matchers import named
 QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
 MAX_FAULTS = 20
 _MANY = 24
+_PROBES = 8
 
 
 class ProposalError(ValueError):
@@ -128,9 +129,9 @@ class Rule(Part):
     env_checks: Annotated[list[EnvCheck], Field(max_length=_MANY)]
     input_checks: Annotated[list[InputCheck], Field(max_length=_MANY)]
     reason: Long
-    caught: Annotated[list[ProposedProbe], Field(max_length=_MANY)]
+    caught: Annotated[list[ProposedProbe], Field(max_length=_PROBES)]
     """At least two calls that it must catch."""
-    passing: Annotated[list[ProposedProbe], Field(max_length=_MANY)]
+    passing: Annotated[list[ProposedProbe], Field(max_length=_PROBES)]
     """At least two calls that must pass."""
 
 

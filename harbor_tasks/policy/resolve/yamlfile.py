@@ -33,20 +33,38 @@ def new_text(path: Path, text: str, current: Current, merged: Merged) -> str:
 
     AuthorError when the file's form cannot be kept (YAML that only some readers know).
     """
+    try:
+        out = _changed(text, text, current, merged)
+        if _is_meant(path, out, merged):
+            return out
+    except Exception:  # noqa: BLE001 - ruamel.yaml loses its way in some places of comments
+        out = ""
+    try:
+        out = _changed(_without_comments(text), text, current, merged)
+    except Exception:  # noqa: BLE001
+        out = ""
+    if not _is_meant(path, out, merged):
+        raise AuthorError(
+            f"{path.name} is written in a form of YAML that cannot be changed in place; write its rules as a plain "
+            "list of mappings, or move it away and resolve again"
+        )
+    return out
+
+
+def _changed(text: str, old: str, current: Current, merged: Merged) -> str:
+    """The text with the parts changed; ``old`` is the one whose comments it must have."""
     yaml = _yaml(text)
-    before = yaml.load(text) if text.strip() else None
-    document = _map() if before is None else yaml.load(text)
+    document = yaml.load(text) if text.strip() else _map()
     _list(document, "handlers", merged.handlers, [dict(one) for one in current.handlers])
     _overrides(document, merged.overrides, dict(current.overrides))
-    if merged.probes or "probes" in document:
+    if merged.probes:
         _list(document, "probes", merged.probes, [dict(one) for one in current.probes])
+    elif current.probes:
+        del document["probes"]
     out = _dumped(yaml, document)
-    if before is not None:
-        out = _with_comments(yaml, text, out)
-    else:
-        out = re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
-    _check(path, out, merged)
-    return out
+    if not text.strip():
+        return re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
+    return _with_comments(yaml, old, out)
 
 
 def _yaml(text: str) -> YAML:
@@ -112,6 +130,9 @@ def _update(node: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
 
 def _overrides(document: Any, new: dict[str, Any], old: dict[str, Any]) -> None:
     if new == old:
+        return
+    if not new:
+        del document["case_overrides"]
         return
     found = document.get("case_overrides")
     if not isinstance(found, dict):
@@ -216,8 +237,9 @@ def _with_comments(yaml: YAML, old: str, new: str) -> str:
     for line, text in sorted(lost, reverse=True):
         # the part that it was in, or that begins right below it
         path = next((path for path, at in sorted(was.items(), key=lambda one: -one[1]) if at <= line), None)
-        target = starts.get(path) if path is not None else None
-        target = max(starts.values(), default=0) if target is None else target
+        target = 0 if path is None else starts.get(path)
+        if target is None:  # that part is gone: above the last of its list, or of all
+            target = max((at for (key, _), at in starts.items() if key == path[0]), default=0)  # type: ignore[index]
         indent = re.match(r" *", lines[target])[0] if target < len(lines) else ""  # type: ignore[index]
         lines.insert(target, f"{indent}{text}\n")
     return "".join(lines)
@@ -260,29 +282,32 @@ def _comments(node: Any) -> Iterator[tuple[int, str]]:
                     for at, line in enumerate(token.value.splitlines()):
                         if line.strip():
                             yield token.start_mark.line + at, line.strip()
-        comment = getattr(part, "comment", None)  # of a block scalar
-        if comment is not None:
-            for token in tokens(comment):
-                yield token.start_mark.line, token.value.strip()
-        if isinstance(part, dict):
-            for key, item in part.items():
-                yield from walk(key)
-                yield from walk(item)
-        elif isinstance(part, list):
-            for item in part:
-                yield from walk(item)
+        items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        for key, item in items:
+            comment = getattr(item, "comment", None)  # behind the sign of a block scalar
+            if isinstance(comment, str) and comment.strip():
+                yield part.lc.data[key][-2], comment.strip()
+            yield from walk(key)
+            yield from walk(item)
 
     yield from walk(node)
 
 
-def _check(path: Path, text: str, merged: Merged) -> None:
-    """The strict reader reads from the new text what was meant."""
-    document = parse_yaml(text, path, Problems(), text_under=HANDLER_TEXTS)
-    data = document.data if document is not None and isinstance(document.data, dict) else {}
+def _without_comments(text: str) -> str:
+    """The text without its comments; each takes its line with it when it stands alone."""
+    lines = text.split("\n")
+    for line, comment in _comments(_yaml(text).load(text)):
+        lines[line] = lines[line][: lines[line].rindex(comment)].rstrip()
+    return "\n".join(lines)
+
+
+def _is_meant(path: Path, text: str, merged: Merged) -> bool:
+    """Whether the strict reader reads from the new text what was meant."""
+    problems = Problems()
+    document = parse_yaml(text, path, problems, text_under=HANDLER_TEXTS)
+    if document is None or problems.errors or not isinstance(document.data, dict):
+        return False
     meant = [[slot.data for slot in merged.handlers], [slot.data for slot in merged.probes], merged.overrides]
-    got = [data.get("handlers") or [], data.get("probes") or [], data.get("case_overrides") or {}]
-    if json.dumps(meant, sort_keys=True) != json.dumps(got, sort_keys=True):
-        raise AuthorError(
-            f"{path.name} is written in a form of YAML that cannot be changed in place; write its rules as a plain "
-            "list of mappings, or move it away and resolve again"
-        )
+    got = [document.data.get("handlers") or [], document.data.get("probes") or [],
+           document.data.get("case_overrides") or {}]  # fmt: skip
+    return json.dumps(meant, sort_keys=True) == json.dumps(got, sort_keys=True)
