@@ -23,12 +23,14 @@ from harbor_tasks.evalspec.load import HANDLERS
 from harbor_tasks.evalspec.reader import MAX_BYTES
 from harbor_tasks.policy.handlers import HANDLER_TEXTS, Handler, Handlers, handlers_of, read_handlers
 from harbor_tasks.policy.lint import inputs_digest
+from harbor_tasks.policy.matchers import covered
 from harbor_tasks.policy.probes import Probe, probe_of
 from harbor_tasks.policy.resolve.asked import CORRECTION, SAMPLES, Asked, asked_of
 from harbor_tasks.policy.resolve.judged import entry_label, handler_faults, proposal_faults
 from harbor_tasks.policy.resolve.merge import Current, Merged, kept_entries, links, merged, same
 from harbor_tasks.policy.resolve.model import DEFAULT_MODEL, Limits, Model, model_name
 from harbor_tasks.policy.resolve.proposal import (
+    CODEX_QUESTIONS,
     Proposal,
     ProposalError,
     handler_of,
@@ -265,13 +267,19 @@ class _Work:
         for one, (probe, entry) in zip(forced, probes, strict=True):
             row, by = row_of(one, "local", outcomes.get(one.id)), outcomes.get(one.id, {}).get("handler")
             own = None if entry is None else index_of.get(entry)
-            if own is not None and by != own and (by is not None or probe.expect != "none"):
+            must = own is not None and _must_be_decided(probe, handlers.handlers[own].patterns)
+            if own is not None and by != own and (by is not None or must):
                 who = "no rule" if by is None else f"handlers[{by}]"
                 row = replace(row, ok=False, misses=(*row.misses, f"{who} decided about it, not handlers[{own}]"))
             if entry is None and not row.ok:
                 row = replace(row, misses=(*row.misses, "the probe is the author's own: change it, or its rule"))
             rows.append(row)
         return rows
+
+
+def _must_be_decided(probe: Probe, patterns: Sequence[str]) -> bool:
+    """Whether the rule has to catch the call: it decides, or it is one that Codex has answered afterwards."""
+    return probe.expect != "none" or (probe.tool == CODEX_QUESTIONS and covered(probe.tool, patterns))
 
 
 def _current(ev: Eval, path: Path) -> tuple[str, str, Current]:
