@@ -60,7 +60,8 @@ tools pass, both kinds are calls of those tools, close to the limit; where it de
 other tools. No other rule and no permission may decide these calls. `input_json` is the tool's input as a JSON \
 object, `env` sets variables for this call (AskUserQuestion takes {"questions": [{"question", "header", "multiSelect", \
 "options": [{"label", "description"}]}]}; questions of request_user_input also have an "id"); \
-`answers` are those that a question must get, else empty. No real hosts, people or secrets. The author's own probes must hold as well."""
+`answers` are those that a question must get, else empty. No real hosts, people or secrets. \
+The author's own probes must hold as well."""
 
 CORRECTION = """\
 Your proposal does not hold. Give the whole of it again, corrected. What is wrong with it, a line each:"""
