@@ -280,6 +280,17 @@ def test_a_file_with_some_rules_by_hand_gets_the_others(eval_dir: Path, endpoint
     assert not resolve(eval_dir).asked
 
 
+def test_a_rule_of_the_authors_is_not_hidden(eval_dir: Path, endpoint: Endpoint) -> None:
+    (eval_dir / "tool_handlers.yaml").write_text(
+        "handlers:\n  - {match: mine, patterns: [mcp__desk__refund], input_checks: [{field: a, op: exists, value: true}]}\n"
+        "  - {match: 'Downloads (curl, wget) in Bash', patterns: [Bash], input_filters: [curl]}\n"
+    )
+    found = resolve(eval_dir)
+    says = "handlers[2] ('mine'), the author's own, never decides any more: handlers[1] does"
+    assert says in "\n".join(map(str, found.problems))
+    assert not found.holds
+
+
 def test_what_is_proposed_for_a_rule_of_the_authors_does_not_matter(eval_dir: Path, endpoint: Endpoint) -> None:
     path = eval_dir / "tool_handlers.yaml"
     path.write_text(

@@ -23,6 +23,7 @@ from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.regexes import regex_fault
 from harbor_tasks.policy.resolve.asked import Asked
 from harbor_tasks.policy.resolve.proposal import QUESTION_TOOLS, Proposal, Rule, probes_of_rule
+from harbor_tasks.policy.shadows import shadow_on
 
 PROBES_EACH = 2
 HARMLESS = (
@@ -208,4 +209,14 @@ def handler_faults(handlers: Handlers, ev: Eval, path: Path, proposed: Sequence[
             continue
         refused = problem.code in _REFUSED
         found.append(replace(problem, where=Where(path), level="error" if refused else problem.level))
+    for index, handler in enumerate(handlers.handlers):
+        shadow = None if index in proposed else shadow_on(handlers.handlers, index, ev.spec.runner.type)
+        if shadow is not None and shadow.by in proposed:
+            what = (
+                "never decides any more" if shadow.whole else f"does not decide about {', '.join(shadow.lost)} any more"
+            )
+            message = (
+                f"handlers[{index}] ({handler.match[:60]!r}), the author's own, {what}: handlers[{shadow.by}] does"
+            )
+            found.append(Problem(message, Where(path), level="error" if shadow.whole else "warning", code="hides-own"))
     return found
