@@ -267,8 +267,7 @@ class _Work:
         for one, (probe, entry) in zip(forced, probes, strict=True):
             row, by = row_of(one, "local", outcomes.get(one.id)), outcomes.get(one.id, {}).get("handler")
             own = None if entry is None else index_of.get(entry)
-            must = own is not None and _must_be_decided(probe, handlers.handlers[own].patterns)
-            if own is not None and by != own and (by is not None or must):
+            if own is not None and not _shows(probe, by, own, handlers.handlers[own].patterns):
                 who = "no rule" if by is None else f"handlers[{by}]"
                 row = replace(row, ok=False, misses=(*row.misses, f"{who} decided about it, not handlers[{own}]"))
             if entry is None and not row.ok:
@@ -277,9 +276,15 @@ class _Work:
         return rows
 
 
-def _must_be_decided(probe: Probe, patterns: Sequence[str]) -> bool:
-    """Whether the rule has to catch the call: it decides, or it is one that Codex has answered afterwards."""
-    return probe.expect != "none" or (probe.tool == CODEX_QUESTIONS and covered(probe.tool, patterns))
+def _shows(probe: Probe, by: int | None, own: int, patterns: Sequence[str]) -> bool:
+    """Whether a call shows anything of the rule ``own``, if it is ``by`` that decided about it.
+
+    One that it must catch it decides itself, if only to have it answered later (Codex). One that passes comes to it,
+    and may then come to later rules: none before it may decide.
+    """
+    if probe.expect != "none" or (probe.tool == CODEX_QUESTIONS and covered(probe.tool, patterns)):
+        return by == own
+    return by is None or by >= own
 
 
 def _current(ev: Eval, path: Path) -> tuple[str, str, Current]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.resolve.model import DEFAULT_MODEL
 from harbor_tasks.proving import prove
 from harbor_tasks.proving.resolving import Resolution, resolve
+from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build, check
 
 from . import kit
@@ -227,6 +229,44 @@ def test_a_call_that_another_rule_decides_shows_nothing(eval_dir: Path, endpoint
     assert "handlers[2] decided about it, not handlers[3]" in text
 
 
+def test_a_call_may_pass_by_a_later_rule(eval_dir: Path, endpoint: Endpoint) -> None:
+    """It came by the rule that it is for."""
+    kit.replies(endpoint, kit.answer(r2={"passing": [kit.bash("python3 submit.py d"), kit.bash("ls")]}))
+    assert resolve(eval_dir).holds
+    kit.replies(endpoint, kit.answer(r3={"passing": [kit.bash("python3 submit.py d"), kit.bash("curl submit.py")]}))
+    assert not resolve(eval_dir).holds
+
+
+def test_an_example_whose_author_wrote_probes(tmp_path: Path, endpoint: Endpoint) -> None:
+    eval_dir = tmp_path / "issue-tracker"
+    shutil.copytree(resource("examples") / "issue-tracker", eval_dir)
+    (eval_dir / ".git").mkdir()
+    with pytest.raises(AuthorError, match="written by hand"):
+        resolve(eval_dir)
+    (eval_dir / "tool_handlers.yaml").unlink()
+    tools = [f"mcp__tracker__{verb}_issue" for verb in ("delete", "close", "get", "list")]
+    calls = [kit.probe(tool, tool, {"key": "CAD-1"}) for tool in tools]
+    elsewhere = kit.variable("https://tracker.example.test")
+    rules = [
+        kit.rule(0, *tools[:2], caught=calls[:2], passing=calls[2:], reason="Write a comment instead."),
+        kit.rule(
+            1, "Bash", input_filters=[r"^(curl|wget|http|nc|ncat)\b"],
+            caught=[kit.bash("curl -s http://localhost"), kit.bash("env A=1 wget x")],
+            passing=[kit.bash("ls"), kit.bash("cat report.md")],
+        ),
+        kit.rule(
+            2, "Bash", "mcp__tracker__*", input_filters=[r"\bsubmit\.py\b", r"\bTRACKER_URL\b"],
+            env_checks=[kit.env_check("TRACKER_URL", "localhost", "127.0.0.1")], reason="Only the tracker here.",
+            caught=[kit.bash("python3 submit.py", env=elsewhere), {**calls[2], "env": elsewhere}],
+            passing=[kit.bash("python3 submit.py"), calls[2]],
+        ),
+    ]  # fmt: skip
+    kit.replies(endpoint, kit.answer(rules=rules, case_overrides=[]))
+    found = resolved(eval_dir)
+    assert len(found.rows) == 21
+    assert not check(eval_dir).problems.errors
+
+
 def test_a_permission_rule_that_denies_is_no_proof(eval_dir: Path, endpoint: Endpoint, really: None) -> None:
     (eval_dir / "eval.yaml").write_text(kit.EVAL + "permissions: {deny: ['Bash(ls:*)']}\n")
     assert "ls -la: ('expected none, got deny" in refused(eval_dir, kit.answer(), endpoint=endpoint)
@@ -281,12 +321,15 @@ def test_a_file_with_some_rules_by_hand_gets_the_others(eval_dir: Path, endpoint
 
 
 def test_a_rule_of_the_authors_is_not_hidden(eval_dir: Path, endpoint: Endpoint) -> None:
-    (eval_dir / "tool_handlers.yaml").write_text(
-        "handlers:\n  - {match: mine, patterns: [mcp__desk__refund], input_checks: [{field: a, op: exists, value: true}]}\n"
-        "  - {match: 'Downloads (curl, wget) in Bash', patterns: [Bash], input_filters: [curl]}\n"
-    )
+    check = [{"field": "a", "op": "exists", "value": True}]
+    mine = {"match": "mine", "patterns": ["mcp__desk__refund"], "input_checks": check}
+    kept = {"match": kit.MATCHES[2], "patterns": ["Bash"], "input_filters": ["curl"]}
+    path = eval_dir / "tool_handlers.yaml"
+    path.write_text(json.dumps({"handlers": [mine, kept]}))
+    assert "never decides: handlers[0] ('mine') catches its calls first" in str(resolve(eval_dir).problems[0])
+    path.write_text(json.dumps({"handlers": [kept, mine]}))
     found = resolve(eval_dir)
-    says = "handlers[2] ('mine'), the author's own, never decides any more: handlers[1] does"
+    says = "handlers[4] ('mine'), the author's own, never decides any more: handlers[1] does"
     assert says in "\n".join(map(str, found.problems))
     assert not found.holds
 

@@ -110,7 +110,14 @@ def asked_of(ev: Eval, entries: Sequence[Handler], cases: Sequence[Case], schema
         },
         "environment_variables": sorted(variables),
         "probes_of_the_author": [
-            {"name": probe.name, "tool": probe.tool, "input": _sample(probe.input), "expect": probe.expect}
+            {
+                "name": probe.name,
+                "tool": probe.tool,
+                "input": _sample(probe.input),
+                "expect": probe.expect,
+                "with_variables": sorted(probe.env),
+                "reason_has": list(map(without_tokens, probe.reason_has)),
+            }
             for probe in ev.spec.probes
         ],
         "sample_inputs": [_sample(case.input) for case in cases[:SAMPLES]],

@@ -212,11 +212,8 @@ def handler_faults(handlers: Handlers, ev: Eval, path: Path, proposed: Sequence[
     for index, handler in enumerate(handlers.handlers):
         shadow = None if index in proposed else shadow_on(handlers.handlers, index, ev.spec.runner.type)
         if shadow is not None and shadow.by in proposed:
-            what = (
-                "never decides any more" if shadow.whole else f"does not decide about {', '.join(shadow.lost)} any more"
-            )
-            message = (
-                f"handlers[{index}] ({handler.match[:60]!r}), the author's own, {what}: handlers[{shadow.by}] does"
-            )
+            what = "never decides" if shadow.whole else f"does not decide about {', '.join(shadow.lost)}"
+            own = f"handlers[{index}] ({handler.match[:60]!r}), the author's own,"
+            message = f"{own} {what} any more: handlers[{shadow.by}] does"
             found.append(Problem(message, Where(path), level="error" if shadow.whole else "warning", code="hides-own"))
     return found
