@@ -45,7 +45,7 @@ def resolve(
         if as_json:
             print_json({**found.as_json(), "written": False})
         return
-    asks = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not yes and not asks:
         if as_json:
             print_json({**found.as_json(), "written": False})

@@ -24,6 +24,7 @@ from harbor_tasks.evalspec.reader import MAX_BYTES
 from harbor_tasks.policy.handlers import HANDLER_TEXTS, Handler, Handlers, handlers_of, read_handlers
 from harbor_tasks.policy.lint import inputs_digest
 from harbor_tasks.policy.matchers import covered
+from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import Probe, probe_of
 from harbor_tasks.policy.resolve.asked import CORRECTION, SAMPLES, Asked, asked_of
 from harbor_tasks.policy.resolve.judged import entry_label, handler_faults, proposal_faults
@@ -41,6 +42,7 @@ from harbor_tasks.policy.resolve.proposal import (
 )
 from harbor_tasks.policy.resolve.record import Record, split_head
 from harbor_tasks.policy.resolve.yamlfile import new_text
+from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.proving.calls import Forced, filled
 from harbor_tasks.proving.here import ask_policy
 from harbor_tasks.proving.report import ProbeRow, row_of
@@ -185,6 +187,9 @@ def _eval(eval_path: Path) -> tuple[Eval, tuple[Handler, ...]]:
     ev = load_eval(eval_path, problems)
     problems.raise_errors()
     assert ev is not None
+    permissions_of(ev, problems)
+    runner_settings(ev, problems)
+    problems.raise_errors()
     if not ev.spec.inputs.tools:
         raise AuthorError(
             [Problem("inputs.tools is empty: there is nothing to resolve", Where(ev.file), "say there what is meant")]

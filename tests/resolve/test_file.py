@@ -214,6 +214,14 @@ def test_a_rule_whose_entry_is_gone_goes_unless_somebody_changed_it(
     assert data_of(after)["handlers"][2]["reason"] == "Mine."
 
 
+def test_a_copy_of_a_rule_is_the_authors(first: str) -> None:
+    data = data_of(first)
+    data["handlers"].append(dict(data["handlers"][1]))
+    head = first[: first.index("\n\n") + 2]
+    after = data_of(again(head + json.dumps(data), changed(r1=handler(1, reason="Better."))))
+    assert [one["reason"] for one in after["handlers"]] == ["No 0.", "Better.", "No 2.", "No 1."]
+
+
 def test_what_was_deleted(first: str) -> None:
     """A rule is proposed again, in its place; a probe or an answer does not come back."""
     data = data_of(first)
@@ -264,6 +272,12 @@ def test_names_of_probes_are_different(first: str) -> None:
 def test_an_empty_list_is_filled(text: str) -> None:
     data = data_of(again(text))
     assert len(data["handlers"]) == 3
+
+
+def test_names_of_probes_that_stay_are_not_taken(first: str) -> None:
+    edited = first.replace("No 1.", "Mine.")
+    data = data_of(again(edited, probes={**PROBES, 2: [probe("p1"), probe("q1", expect="none")]}))
+    assert [one["name"] for one in data["probes"]] == ["p0", "p1", "q1", "p1 (2)", "q1 (2)"]
 
 
 def test_a_file_in_flow_style() -> None:

@@ -90,6 +90,14 @@ def test_samples_are_bounded_and_rules_are_not_cut(eval_dir: Path, endpoint: End
     content = kit.asked(endpoint)[0]["messages"][0]["content"]
     assert "the-end" in content
     assert len(content) < len(text) + 10_000
+    nested: Any = "x" * 200
+    for _ in range(4):
+        nested = [nested] * 12
+    (case / "input.yaml").write_text(json.dumps({"a": nested}))
+    calls = [{"tool": f"mcp__desk__t{n}", "input": {"a": nested}} for n in range(2)]
+    (case / "replay.yaml").write_text(json.dumps(calls))
+    resolve(eval_dir)
+    assert len(kit.asked(endpoint)[1]["messages"][0]["content"]) < len(text) + 20_000
     (eval_dir / "eval.yaml").write_text(kit.EVAL.replace("prompt: Deny.", f"prompt: {text * 11}"))
     with pytest.raises(AuthorError, match="shorten the prompts"):
         resolve(eval_dir)
@@ -128,6 +136,23 @@ def test_what_changes_the_request_asks_again(eval_dir: Path, endpoint: Endpoint)
     assert not resolve(eval_dir).asked
     assert resolved(eval_dir, model="claude-other").asked == 1
     assert not resolve(eval_dir, model="claude-other").asked
+
+
+def test_check_says_when_the_rules_were_made_from_others(eval_dir: Path, endpoint: Endpoint) -> None:
+    resolved(eval_dir)
+    (eval_dir / "eval.yaml").write_text(kit.EVAL.replace("prompt: Deny.", "prompt: Deny it."))
+    assert "outdated-handlers" in {problem.code for problem in check(eval_dir).problems}
+    resolved(eval_dir)
+    assert "outdated-handlers" not in {problem.code for problem in check(eval_dir).problems}
+
+
+def test_a_prompt_file_goes_along(eval_dir: Path, endpoint: Endpoint) -> None:
+    (eval_dir / "prompt.md").write_text("Say yes, always.\n")
+    text = kit.EVAL.replace("prompt: Say yes to everything.", "prompt_file: prompt.md")
+    (eval_dir / "eval.yaml").write_text(text)
+    assert "prompt_file: prompt.md" in resolved(eval_dir).new
+    assert "Say yes, always." in kit.asked(endpoint)[0]["messages"][0]["content"]
+    assert not check(eval_dir).problems.errors
 
 
 def test_a_hand_edit_survives_a_changed_eval(eval_dir: Path, endpoint: Endpoint) -> None:
@@ -364,6 +389,9 @@ def test_faults_of_the_eval_and_of_the_file_come_first(eval_dir: Path, endpoint:
     path.unlink()
     (eval_dir / "eval.yaml").write_text("name: x\ndataset: {path: cases}\nexecution: {prompt: go}\n")
     with pytest.raises(AuthorError, match=r"inputs\.tools is empty"):
+        resolve(eval_dir)
+    (eval_dir / "eval.yaml").write_text(kit.EVAL + "permissions: {deny: [Raed]}\n")
+    with pytest.raises(AuthorError, match="Raed"):
         resolve(eval_dir)
     (eval_dir / "eval.yaml").write_text("nome: x\n")
     with pytest.raises(AuthorError):

@@ -105,7 +105,7 @@ class Answer(Part):
     """A question with its answer, or its answers where several may be chosen."""
 
     question: Long
-    answers: Annotated[list[Short], Field(min_length=1, max_length=_MANY)]
+    answers: Annotated[list[Long], Field(min_length=1, max_length=_MANY)]
 
 
 class ProposedProbe(Part):
