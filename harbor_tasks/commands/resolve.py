@@ -35,6 +35,9 @@ def resolve(
         print_problems(one for one in found.problems if one.level == "warning")
     if not found.holds:
         print_problems(found.problems)
+        for row in found.rows:
+            if not row.ok:
+                complain(f"error: the probe {row.name!r} ({row.tool}): {'; '.join(row.misses)}")
         complain(f"error: the proposal of {found.model} does not hold, and nothing was written")
         if as_json:
             print_json({**found.as_json(), "written": False})

@@ -85,6 +85,7 @@ def test_probes_that_miss_are_shown(endpoint: Endpoint, capsys: pytest.CaptureFi
     assert code == 1
     assert "MISSED" in out
     assert "16 probes, 1 missed" in out
+    assert "error: the probe 'at it' (mcp__desk__refund): expected none, got deny" in err
     assert "does not hold" in err
 
 
