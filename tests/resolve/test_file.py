@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -286,6 +289,18 @@ def test_a_file_in_flow_style() -> None:
     assert [one["reason"] for one in data["handlers"]] == ["No 0.", "Mine.", "No 2."]
 
 
+def test_a_file_of_json_gets_parts_for_people(first: str) -> None:
+    """What stays keeps its form; what is new or replaced can be read."""
+    head = first[: first.index("\n\n") + 2]
+    long = "word " * 30 + "end"
+    data = data_of(first)
+    data["handlers"][0]["reason"] = "Mine."
+    after = again(head + json.dumps(data, indent=1), changed(r1=handler(1, reason=long)), {**PROBES, 2: [probe("new")]})
+    assert '\n  - {"match": "Questions", "patterns": ["Tool0"], "reason": "Mine."}\n' in after
+    assert "\n  - name: new\n    tool: Bash\n" in after
+    assert data_of(after)["handlers"][1]["reason"] == long
+
+
 def test_anchors_of_the_author_stay() -> None:
     text = (
         "x-tools: &tools [A, B]\nhandlers:\n  - match: Refunds above 50\n    patterns: *tools\n"
@@ -360,6 +375,59 @@ def test_any_data_reads_as_it_was_meant(value: Any, text: str) -> None:
     slots = merged(Current(), MATCHES[:1], rules, {0: probes}, {text: text}, ())
     out = new_text(PATH, "", Current(), slots)  # which reads it back by itself
     assert json.dumps(data_of(out)["probes"], sort_keys=True) == json.dumps(probes, sort_keys=True)
+
+
+def some_proposal(r: random.Random) -> tuple[dict[int, Data], dict[int, list[Data]], dict[str, Any]]:
+    rules, probes = {}, {}
+    for entry in range(3):
+        rules[entry] = handler(entry, reason=r.choice(["A.", "B.", "word " * 30 + "x"]))
+        if r.random() < 0.5:
+            rules[entry]["input_filters"] = [r.choice(["a b", "c"])]
+        if r.random() < 0.5:
+            rules[entry]["env_checks"] = {"V": {"host_in": ["h", r.choice("xyz")]}}
+        names = r.sample(["p", "q", "s", "t"], r.randint(0, 3))
+        probes[entry] = [probe(name, expect=r.choice(["deny", "none"]), env={"V": r.choice("12")}) for name in names]
+    return rules, probes, {name: r.choice(["x", ["y", "z"]]) for name in r.sample(["Q1", "Q2", "q 3"], r.randint(0, 2))}
+
+
+def edited_by_hand(r: random.Random, text: str) -> str:
+    """One change that an author may make."""
+    head, _, _ = text.partition("\n\n")
+    data = data_of(text)
+    rules, probes = data["handlers"], data.setdefault("probes", [])
+    number = r.randint(0, 9999)
+    edits: list[Callable[[], Any]] = [
+        lambda: rules[r.randrange(len(rules))].update(reason=f"mine {number}"),
+        lambda: rules.pop(r.randrange(len(rules))),
+        lambda: rules.insert(r.randint(0, len(rules)), {"match": f"mine {number}", "patterns": ["P"]}),
+        lambda: r.shuffle(rules),
+        lambda: probes.append(probe(f"mine {number}")),
+        lambda: probes and probes.pop(r.randrange(len(probes))),
+        lambda: probes and probes[r.randrange(len(probes))].update(input={"mine": number}),
+        lambda: data.setdefault("case_overrides", {}).update({f"mine {number}": "v"}),
+    ]
+    r.choice(edits)()
+    return f"{head}\n\n{json.dumps(data, indent=1)}\n" if r.random() < 0.5 else f"{head}\n\n{yaml.safe_dump(data)}"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_proposals_and_edits_in_turn(seed: int) -> None:
+    """What the author made stays; the same proposal again changes nothing; no two probes have one name."""
+    r, text = random.Random(seed), ""
+    for _ in range(4):
+        given = some_proposal(r)
+        after = again(text, *given)
+        assert again(after, *given) == after
+        data, before = data_of(after), data_of(text) if text else {}
+        names = [one["name"] for one in data.get("probes", [])]
+        assert len(set(names)) == len(names)
+        assert {" ".join(match.split()) for match in MATCHES} <= {one["match"] for one in data["handlers"]}
+        for key in ("handlers", "probes"):
+            mine = [one for one in before.get(key, []) if "mine" in json.dumps(one)]
+            assert all(one in data.get(key, []) for one in mine)
+        for question in before.get("case_overrides", {}):
+            assert "mine" not in question or question in data["case_overrides"]
+        text = edited_by_hand(r, after)
 
 
 def test_what_cannot_be_kept_is_said() -> None:

@@ -55,6 +55,7 @@ def _changed(text: str, old: str, current: Current, merged: Merged) -> str:
     """The text with the parts changed; ``old`` is the one whose comments it must have."""
     yaml = _yaml(text)
     document = yaml.load(text) if text.strip() else _map()
+    document.fa.set_block_style()  # a file of JSON, too: new parts are read by people
     _list(document, "handlers", merged.handlers, [dict(one) for one in current.handlers])
     _overrides(document, merged.overrides, dict(current.overrides))
     if merged.probes:
@@ -102,7 +103,7 @@ def _list(document: Any, key: str, slots: Sequence[Slot], old: Sequence[dict[str
     found = document[key]
     if not isinstance(found, list):
         document[key] = found = _seq([])
-    if not found and slots:
+    if slots:
         found.fa.set_block_style()
     stays = {slot.old for slot in slots}
     for index in reversed(range(len(found))):
@@ -117,15 +118,16 @@ def _list(document: Any, key: str, slots: Sequence[Slot], old: Sequence[dict[str
 
 def _update(node: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Change a mapping in place, as little as needed."""
+    flow = node.fa.flow_style() is True
     if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return
     for name in [name for name in node if name not in new]:
         del node[name]
     for place, (name, value) in enumerate(new.items()):
         if name not in node:
-            node.insert(place, name, _node(value, name))
+            node.insert(place, name, _node(value, name, flow=flow))
         elif json.dumps(old.get(name), sort_keys=True) != json.dumps(value, sort_keys=True):
-            node[name] = _node(value, name)
+            node[name] = _node(value, name, flow=flow)
 
 
 def _overrides(document: Any, new: dict[str, Any], old: dict[str, Any]) -> None:
@@ -163,8 +165,8 @@ def _seq(items: Sequence[Any], *, flow: bool = False) -> Any:
     return found
 
 
-def _node(value: Any, key: str) -> Any:
-    """A value as it is written: short lists and the small mappings of checks on one line."""
+def _node(value: Any, key: str, *, flow: bool = False) -> Any:
+    """A value as it is written: short lists and the small mappings of checks on one line, as all within ``flow``."""
     if isinstance(value, dict):
         found = _map()
         for name, item in value.items():
@@ -176,7 +178,7 @@ def _node(value: Any, key: str) -> Any:
     if isinstance(value, list):
         return _seq([_node(item, "") for item in value], flow=not value or (key != "handlers" and _short(value)))
     if isinstance(value, str):
-        return _prose(value) if key in ("match", "reason") else _scalar(value)
+        return _prose(value) if key in ("match", "reason") and not flow else _scalar(value)
     return _plain(json.dumps(value))
 
 
