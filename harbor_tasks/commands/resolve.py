@@ -66,7 +66,7 @@ def resolve(
 def _show(found: Any) -> None:
     """The kept rules, warnings, the diff, what each probe got."""
     for label in found.kept:
-        print(printable(f"{label}: its rule was written by hand, and stays"))
+        print(printable(f"{label}: its rule is yours, changed or written by hand, and stays"))
     if not found.asked:
         return
     if found.holds:

@@ -15,6 +15,7 @@ from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.resolve.asked import asked_of
 from harbor_tasks.policy.resolve.judged import HARMLESS, proposal_faults
 from harbor_tasks.policy.resolve.proposal import parse_proposal, schema
+from harbor_tasks.policy.tools import REACHING
 
 from . import kit
 
@@ -190,6 +191,16 @@ def test_a_tool_that_the_text_names_and_the_rule_leaves_out(faults: Faults) -> N
     text = faults(r1={"patterns": ["Read"], "caught": reads})
     assert "names mcp__desk__refund, which its rule does not catch" in text
     assert "names" not in faults(r1={"patterns": ["mcp__desk__*"]})
+
+
+def test_a_tool_that_the_text_does_not_name(faults: Faults) -> None:
+    assert "catches Write, which its text does not name" in faults(r1={"patterns": ["mcp__desk__refund", "Write"]})
+
+
+def test_every_tool_one_by_one(faults: Faults) -> None:
+    every = [*REACHING["claude-code"], "mcp__desk__*"]
+    assert "catches every tool in the request" in faults(r2={"patterns": every})
+    assert "catches every tool in the request" not in faults(r2={"patterns": every[1:]})
 
 
 def test_probes_that_show_nothing(faults: Faults) -> None:

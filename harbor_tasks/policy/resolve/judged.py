@@ -18,7 +18,7 @@ from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.lint import ADVICE_CODES, lint
-from harbor_tasks.policy.matchers import covered, is_glob, named, squeezed, subsumed
+from harbor_tasks.policy.matchers import covered, is_glob, named, overlap, squeezed, subsumed
 from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.regexes import regex_fault
 from harbor_tasks.policy.resolve.asked import Asked
@@ -70,9 +70,8 @@ def proposal_faults(
         if 0 <= rule.entry < len(entries):
             for text in (*_patterns(rule, asked), *_filters(rule), *_fields(rule), *_permitted(rule), *_probes(rule)):
                 say(text, rule.entry)
-            for tool in entries[rule.entry].patterns:
-                if tool != "*" and not (covered(tool, rule.patterns) or subsumed(tool, rule.patterns)):
-                    say(f"names {tool}, which its rule does not catch", rule.entry, "warning")
+            for text in _named(rule, entries[rule.entry]):
+                say(text, rule.entry, "warning")
     if proposal.case_overrides and not any(named("AskUserQuestion", rule.patterns) for rule in proposal.rules):
         say("case_overrides hold answers, and no rule names AskUserQuestion")
     asked_before: set[str] = set()
@@ -92,11 +91,29 @@ def entry_label(number: int, entry: Handler) -> str:
 def _patterns(rule: Rule, asked: Asked) -> Iterator[str]:
     if not rule.patterns:
         yield "has no patterns"
+    if all(_caught(tool, rule.patterns) for tool in asked.tools):
+        yield "catches every tool in the request, one by one"
     for pattern in dict.fromkeys(rule.patterns):
         if subsumed("*", [pattern]) or squeezed(pattern).strip("?") == "*":
             yield f"catches every tool: {pattern!r}"
         elif not subsumed(pattern, asked.tools) and (is_glob(pattern) or not covered(pattern, asked.tools)):
             yield f"catches tools that are not in the request: {pattern!r}"
+
+
+def _named(rule: Rule, entry: Handler) -> Iterator[str]:
+    """Where the rule is about other tools than its text names: that may be right, and somebody should look at it."""
+    if "*" in entry.patterns:
+        return
+    for tool in entry.patterns:
+        if not _caught(tool, rule.patterns):
+            yield f"names {tool}, which its rule does not catch"
+    for pattern in rule.patterns:
+        if not covered(pattern, entry.patterns) and not any(overlap(pattern, one) for one in entry.patterns):
+            yield f"has a rule that catches {pattern}, which its text does not name"
+
+
+def _caught(tool: str, patterns: Sequence[str]) -> bool:
+    return covered(tool, patterns) or subsumed(tool, patterns)
 
 
 def _filters(rule: Rule) -> Iterator[str]:
