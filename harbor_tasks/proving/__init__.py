@@ -3,7 +3,7 @@
 - calls.py: what is asked, and of an answer what must be the same everywhere
 - here.py: on this machine, the matchers and the exact registered command of the built settings.json
 - sandbox.py: in a container, or under Harbor: one task of the eval that carries all probes
-- through.py: through the agent program itself, which a scripted endpoint makes propose the calls
+- through/: through the agent program itself, which a scripted endpoint makes propose the calls
 - report.py: the table, the JSON, the exit code
 
 The first two ask as the agent program asks, by the same script (interceptor/prober.py). No model and no tool runs.
