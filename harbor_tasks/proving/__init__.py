@@ -19,10 +19,10 @@ from harbor_tasks.environments.base import RunOptions
 from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.policy.handlers import Handlers, read_handlers
 from harbor_tasks.policy.probes import routes
-from harbor_tasks.proving.calls import forced_calls
+from harbor_tasks.proving.calls import Outcome, forced_calls
 from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
-from harbor_tasks.proving.through import Passage, through
+from harbor_tasks.proving.through import Passage, Stage, through
 from harbor_tasks.tasks.manifest import BUILD_DIR, read_manifest
 
 __all__ = ["ENVIRONMENTS", "ProbeReport", "ProbeRow", "prove"]
@@ -56,6 +56,7 @@ def prove(
     forced = forced_calls(manifest, handlers if len(places) > 1 or agent is not None else None)
     rows: list[ProbeRow] = []
     sealed: dict[str, bool] = {}
+    outcomes: dict[str, Mapping[str, Outcome]] = {}
     for place in places:
         if place == "local":
             found, sealed[place] = ask_here(built, manifest, caller, forced), False
@@ -64,13 +65,16 @@ def prove(
 
             found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say)
         rows += [row_of(one, place, found.get(one.id)) for one in forced]
+        outcomes[place] = found
     servers = [server.name for server in manifest.mcp_servers]
     passages: list[Passage] = []
     tools: tuple[str, ...] | None = None
-    if agent is not None:
-        alone = ask_here(built, manifest, caller, forced)
-        passages, offered = through(source, manifest, caller, forced, alone, agent, say)
-        tools = tuple(name for name in offered if not name.startswith("mcp__"))
+    for place in places if agent is not None else ():
+        assert agent is not None
+        stage = Stage(place, source, manifest, caller, options, say or (lambda _: None))
+        seen, offered = through(agent, stage, forced, outcomes[place])
+        passages += seen
+        tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
     state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)
     return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 

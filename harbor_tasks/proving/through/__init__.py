@@ -1,13 +1,14 @@
-"""Probes through the agent program itself: a scripted endpoint makes it propose each call, on this machine.
+"""Probes through the agent program itself: a scripted endpoint makes it propose each call.
 
 No tool reaches anything. Commands of the model come to a stand-in of ours, which notes and does not run them; MCP
-servers are stand-ins with the same names (interceptor/instrument.py); files are only touched inside the workspace,
-which is temporary; the way to the network is closed. What cannot be forced so is said.
+servers are stand-ins with the same names (interceptor/instrument.py); the way to the network is closed. On this machine
+files are only touched inside the workspace, which is temporary: what cannot be forced so is said.
 
 One call that the policy denies is forced again where a program might not ask its hook: beside another call, after `cd`,
 after somebody wrote settings that switch hooks off, by a subagent.
 
 - passages.py: what became of a call, and what is not as it must be
+- bench.py: where the instruments stand, on this machine or in a sealed sandbox
 - session.py: one run of a program, and what a program must tell of itself (`Subject`)
 - claude_code.py: Claude Code
 """
@@ -16,37 +17,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.proving.calls import Forced, Outcome
 from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.proving.through.passages import Passage, misses
-from harbor_tasks.proving.through.session import Session, Subject, by_env
-from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.proving.through.session import Session, Stage, Subject, by_env
 
-__all__ = ["AGENTS", "Passage", "misses", "through"]
+__all__ = ["AGENTS", "Passage", "Stage", "misses", "through"]
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {"claude-code": ClaudeCode}
 AGENTS = tuple(SUBJECTS)
+ENVIRONMENTS = ("local", "docker")
 
 
 def through(
-    source: Path, manifest: BuildManifest, caller: Mapping[str, str], forced: Sequence[Forced],
-    alone: Mapping[str, Outcome], agent: str, say: Callable[[str], None] | None,
+    agent: str, stage: Stage, forced: Sequence[Forced], alone: Mapping[str, Outcome]
 ) -> tuple[list[Passage], tuple[str, ...]]:  # fmt: skip
-    """What the program makes of each call, and the tools that it offered; ``alone`` is what the hook says by itself."""
+    """What the program makes of each call, and the tools that it offered; ``alone`` is what the hook says by itself.
+
+    AuthorError for a program or an environment through which no probes go.
+    """
     if agent not in SUBJECTS:
         raise AuthorError(f"--through {agent}: probes go through {', '.join(AGENTS)}")
+    if stage.environment not in ENVIRONMENTS:
+        raise AuthorError(f"--through works with --env {' and '.join(ENVIRONMENTS)}, not {stage.environment}")
+    if stage.environment != "local" and not stage.manifest.sandbox.sealed:
+        raise AuthorError(
+            f"--through with --env {stage.environment}: the instruments need the sealed sandbox, and the eval has "
+            "sandbox.sealed: false; use --env local"
+        )
     subject = SUBJECTS[agent]()
+    what = f"{agent}, {stage.environment}"
     found: list[Passage] = []
     offered: dict[str, None] = {}
-    possible = [one for one in forced if subject.possible(one)]
+    possible = [one for one in forced if stage.environment != "local" or subject.possible(one)]
     for mode in subject.modes:
         for env, group in by_env(possible):
-            if say is not None:
-                say(f"{agent}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
-            session = Session(subject, source, manifest, caller, group, mode, env)
+            stage.say(f"{what}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
+            session = Session(subject, stage, group, mode, env)
             found += session.passages(alone)
             offered.update(session.offered)
         left_out = ("not forced: it is about a file outside the workspace",)
@@ -60,14 +69,12 @@ def through(
     found.sort(key=lambda one: (order[one.call], subject.modes.index(one.mode)))
     denied = next((one for one in possible if _is_denied(one, alone[one.id])), None)
     if denied is not None:
-        if say is not None:
-            say(f"{agent}, where a hook might not be asked: {denied.probe.name}")
+        stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")
         again = [
             replace(denied, id=ident, probe=replace(denied.probe, name=f"{denied.probe.name}: {where}"))
             for ident, where in subject.places.items()
         ]
-        env = denied.probe.env
-        session = Session(subject, source, manifest, caller, again, subject.modes[0], env, elsewhere=True)
+        session = Session(subject, stage, again, subject.modes[0], denied.probe.env, elsewhere=True)
         found += session.passages(dict.fromkeys(subject.places, alone[denied.id]))
     return found, tuple(offered)
 

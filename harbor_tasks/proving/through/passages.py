@@ -34,6 +34,7 @@ class Passage:
     notes: tuple[str, ...] = ()
     call: str = ""
     refusal: Refusal = ""
+    environment: str = "local"
 
 
 def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Iterator[str]:
