@@ -36,9 +36,9 @@ esac
 def main(given: Dict[str, Any]) -> None:
     os.umask(0o022)
     os.makedirs(PLACE + "/marks")
-    worker = pwd.getpwnam("worker")
-    os.chown(PLACE + "/marks", worker.pw_uid, worker.pw_gid)
-    os.chmod(PLACE + "/marks", 0o2770)  # services, who runs the servers, is of its group
+    for name, user in (("commands", "worker"), ("calls", "services")):
+        write("%s/marks/%s" % (PLACE, name), "", 0o600)
+        os.chown("%s/marks/%s" % (PLACE, name), pwd.getpwnam(user).pw_uid, 0)
     for name, text in given["files"].items():
         write("%s/%s" % (PLACE, name), text)
     write(PLACE + "/stand-in", STAND_IN % (quoted(given["keep"]), PLACE))
