@@ -33,12 +33,14 @@ ENVIRONMENTS = ("local", "docker", "harbor")
 def prove(
     source: Path, *, environments: Sequence[str] = ("local",), caller: Mapping[str, str] | None = None,
     options: RunOptions | None = None, say: Callable[[str], None] | None = None, agent: str | None = None,
+    standard: bool = True,
 ) -> ProbeReport:  # fmt: skip
     """Force every probe of the built tasks in ``source``; ``caller`` is the user's environment (this process's).
 
     With several environments the calls that the handlers themselves are about are asked too, and what differs between
     environments is a failure. So they are with ``agent``: the program through which all calls go then. ``options`` name
-    the engine and Harbor; ``say`` gets lines of progress. AuthorError when ``source`` is no build; MachineError when
+    the engine and Harbor; ``say`` gets lines of progress; without ``standard`` the standard probes through a program
+    are left out. AuthorError when ``source`` is no build; MachineError when
     its policy does not work at all somewhere.
     """
     for name in environments:
@@ -72,7 +74,7 @@ def prove(
     for place in places if agent is not None else ():
         assert agent is not None
         stage = Stage(place, source, manifest, caller, options, say or (lambda _: None))
-        seen, offered = through(agent, stage, forced, outcomes[place])
+        seen, offered = through(agent, stage, forced, outcomes[place], standard=standard)
         passages += seen
         tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
     state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)

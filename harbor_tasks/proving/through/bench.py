@@ -23,6 +23,7 @@ from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.proving.sandbox import TASK
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest, manifest_path
+from harbor_tasks.tasks.sealing import server_command
 
 INSTRUMENTS = "/opt/harbor-pack-probes"
 """The folder of the instruments in a sandbox."""
@@ -98,9 +99,11 @@ class LocalBench:
 
     def adapt(self, built: Path, manifest: BuildManifest, fixture: Fixture) -> None:
         """Mode, variables and servers by the manifest; the variables by the settings, too."""
-        _rewrite(built, manifest, fixture, self.servers(fixture.servers))
+        servers = self.servers(fixture.servers)
+        _rewrite(built, manifest, fixture, servers)
         environment = built / TASK / "environment"
-        for name, text in fixture.helpers.items():
+        named = _config({one.name: [str(one.command)] for one in servers})
+        for name, text in {**fixture.helpers, "servers.json": named}.items():
             (self.at / name).write_text(text, encoding="utf-8")
         path = environment / ".claude" / "settings.json"
         if path.is_file():
@@ -143,12 +146,14 @@ class SealedBench:
         sandbox = manifest.sandbox.model_copy(update={"network": "model"})
         manifest = manifest.model_copy(update={"sandbox": sandbox})
         _rewrite(built, manifest, fixture, self.servers(fixture.servers))
+        named = _config({name: server_command(name) for name in fixture.servers})
         given = {
-            "files": {"instrument.py": _script("instrument"), **fixture.helpers}, "keep": fixture.keep,
+            "files": {**fixture.helpers, "instrument.py": script_text("instrument"), "servers.json": named},
+            "keep": fixture.keep,
             "servers": list(fixture.servers), "mode": fixture.mode, "env": dict(fixture.env), "limit": fixture.limit,
             "hook": dict(fixture.hook),
         }  # fmt: skip
-        script, data = (_packed(text) for text in (_script("instruments"), json.dumps(given)))
+        script, data = (_packed(text) for text in (script_text("instruments"), json.dumps(given)))
         program = f"import base64, sys; sys.argv[1] = base64.b64decode(sys.argv[1]); exec(base64.b64decode({script!r}))"
         setup = built / TASK / "environment" / "setup"
         with setup.open("a", encoding="utf-8") as file:
@@ -180,6 +185,12 @@ def _rewrite(built: Path, manifest: BuildManifest, fixture: Fixture, servers: Se
     manifest_path(built).write_bytes(changed.to_bytes())
 
 
+def _config(servers: Mapping[str, Sequence[str]]) -> str:
+    """The servers as the agent program has them, for a program that the model starts."""
+    told = {name: {"type": "stdio", "command": argv[0], "args": list(argv[1:])} for name, argv in servers.items()}
+    return json.dumps({"mcpServers": told})
+
+
 def _hooks(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     groups = [group for event in settings.get("hooks", {}).values() for group in event]
     return [hook for group in groups for hook in group["hooks"]]
@@ -190,7 +201,8 @@ def _packed(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _script(name: str) -> str:
+def script_text(name: str) -> str:
+    """The text of a script of ``interceptor/``."""
     return resource("interceptor", f"{name}.py").read_text(encoding="utf-8")
 
 

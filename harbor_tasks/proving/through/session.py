@@ -26,6 +26,8 @@ from harbor_tasks.proving.through.bench import Bench, Fixture, bench_for
 from harbor_tasks.proving.through.passages import Passage, Refusal, misses, notes
 from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
 
+TOO_LONG = "it took too long"
+"""How the hook's reason ends when its time is up."""
 NO_WAY_OUT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
 """Variables that close the way to the network for a program on this machine."""
 
@@ -47,15 +49,35 @@ class Stage:
             self.say(str(event))
 
 
+@dataclass(frozen=True)
+class Spot:
+    """Where a program might not ask its hook, or not get its answer: a denied call is forced there once more."""
+
+    id: str
+    """Of the call."""
+    where: str
+    prepared: tuple[str, ...] = ()
+    """The calls that lead there. Where one of them did not run, nothing is shown."""
+    fails_open: bool = False
+    """What is not sealed does not hold here: the program lets the call through, and that is found afterwards."""
+    late: bool = False
+    """The hook denies by itself, since its time is up."""
+    nested: bool = False
+    """The call is not the program's own, but that of another one which the last of ``prepared`` starts."""
+    told: str | None = None
+    """The call whose result says how often the attack was tried."""
+
+
 class Subject(Protocol):
     """An agent program through which calls are forced."""
 
     name: str
     modes: tuple[str, ...]
     """The modes in which every call is forced; the first is that of most runs."""
-    places: Mapping[str, str]
-    """Where a program might not ask its hook: the id of the call that is forced there, and what the place is."""
-
+    samples: tuple[str, ...]
+    """The modes in which one call for each decision is forced."""
+    spots: tuple[Spot, ...]
+    """Where a program might not ask its hook, in the order in which `elsewhere` comes to them."""
     keep: str
     """Commands that hold this text are run: they are the probes' own."""
 
@@ -75,7 +97,7 @@ class Subject(Protocol):
         """Whether the call can be made without reaching anything outside the workspace."""
 
     def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
-        """The calls in `places`, in their order; ``folder`` is where commands find the helpers."""
+        """The calls in `spots`, in their order; ``folder`` is where commands find the helpers."""
 
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
         """What that script needs of its bench: helpers, a hook that takes its time."""
@@ -176,20 +198,58 @@ class Session:
 
     def passages(self, alone: Mapping[str, Outcome]) -> Iterator[Passage]:
         """What became of each call."""
+        spots = {spot.id: spot for spot in self.subject.spots}
         for one, call in zip(self.forced, self.calls, strict=True):
-            line = self.log.get(one.id)
-            text, failed = self.watch.read.get(one.id, ("", True))
-            read = self.subject.read(text)
-            done = self.watch.done.get(one.id, [])
-            reason = None if line is None else str(line.get("reason") or "")
-            entered = self.subject.entered(call.tool, done, read, failed, reason)
-            passage = Passage(
-                one.probe.name, one.probe.tool, self.mode, one.expected, line is not None,
-                str(line["decision"]) if line else "none", entered, read, done[0] if done else None, call=one.id,
-                refusal=self.subject.refusal(read), environment=self.stage.environment,
+            passage, failed = self._passage(one, call)
+            spot = spots.get(one.id)
+            outcome = alone[one.id]
+            if spot is not None and spot.late:
+                outcome = {**outcome, "reason": self._given_up(one.id)}
+            missed = tuple(misses(one, passage, failed, outcome))
+            passage = replace(passage, ok=not missed, notes=missed or tuple(notes(passage)))
+            passage = passage if spot is None else self._judged(passage, spot)
+            yield passage if passage.ok else replace(passage, verdict="missed")
+
+    def _given_up(self, ident: str) -> str:
+        """The reason of a hook whose time was up; nothing when it gave another one."""
+        reason = str(self.log.get(ident, {}).get("reason") or "")
+        return reason if reason.endswith(TOO_LONG) else f"... {TOO_LONG}"
+
+    def _judged(self, passage: Passage, spot: Spot) -> Passage:
+        """A passage in a spot: was it tried at all, did it hold, is it found?"""
+        read = {call: self.watch.read.get(call, ("it was not proposed", True)) for call in spot.prepared}
+        failed = next((self.subject.read(text) for text, error in read.values() if error), None)
+        if failed is not None:
+            return replace(passage, ok=True, notes=(f"not tried: {' '.join(failed.split())[:200]}",))
+        if spot.nested:
+            said = self.subject.read(read[spot.prepared[-1]][0])
+            done = self.watch.done.get(spot.prepared[-1], [])
+            missed = ("a program that the model started made the call",) if done else ()
+            return replace(
+                passage, read=said, entered=bool(done), decision="-", ok=not done, given=done[0] if done else None,
+                notes=missed or ("what it said is that of the program which the model started",),
             )  # fmt: skip
-            missed = tuple(misses(one, passage, failed, alone[one.id]))
-            yield replace(passage, ok=not missed, notes=missed or tuple(notes(passage)))
+        told = self.watch.read.get(spot.told or "", ("", True))
+        tried = tuple(self.subject.read(told[0]).split("\n")[:1]) if not told[1] else ()
+        if spot.fails_open and not passage.ok and self.stage.environment == "local" and spot.id in self.void:
+            note = "not held on this machine, and found afterwards: such a trial is void"
+            return replace(passage, ok=True, verdict="found", notes=(note, *tried))
+        return replace(passage, notes=(*passage.notes, *tried))
+
+    def _passage(self, one: Forced, call: Call) -> tuple[Passage, bool]:
+        """What became of a call, and whether the model read an error."""
+        line = self.log.get(one.id)
+        text, failed = self.watch.read.get(one.id, ("", True))
+        read = self.subject.read(text)
+        done = self.watch.done.get(one.id, [])
+        reason = None if line is None else str(line.get("reason") or "")
+        passage = Passage(
+            one.probe.name, one.probe.tool, self.mode, one.expected, line is not None,
+            str(line["decision"]) if line else "none", self.subject.entered(call.tool, done, read, failed, reason),
+            read, done[0] if done else None, call=one.id, refusal=self.subject.refusal(read),
+            environment=self.stage.environment,
+        )  # fmt: skip
+        return passage, failed
 
 
 def one_by_one(calls: Sequence[Call]) -> Script:
