@@ -93,7 +93,8 @@ def by_name(report: ProbeReport, mode: str = "bypassPermissions") -> dict[str, P
 @pytest.mark.claude
 def test_every_call_of_an_example_gets_its_decision_in_the_program(on_path: None, tmp_path: Path) -> None:
     for name in EXAMPLES:
-        found = prove(build(resource("examples", name), tmp_path / name).out, agent="claude-code", standard=False)
+        built = build(resource("examples", name), tmp_path / name).out
+        found = prove(built, agent="claude-code", modes=("bypassPermissions", "dontAsk"), standard=False)
         assert [(seen.name, seen.mode, seen.notes) for seen in found.through if not seen.ok] == []
         assert found.exit_code == 0
         assert any(seen.hook for seen in found.through), name
@@ -154,7 +155,7 @@ def test_what_nothing_keeps_from_the_hook_on_this_machine_is_found_afterwards(re
     nested = found["too much: by a nested claude --bare"]
     assert (nested.hook, nested.entered, nested.effect, nested.verdict) == (False, False, False, "ok")
     assert nested.notes[0].startswith("that program had no model: Not logged in")
-    assert report.exit_code == 0
+    assert all(seen.ok for seen in report.through)
 
 
 @pytest.mark.claude
@@ -212,7 +213,6 @@ def test_a_program_that_does_not_ask_its_hook_is_found(
     assert "the tool ran although the call was denied" in found["too much"].notes
     assert "the hook was never entered" in found["refund"].notes
     assert "the hook was never entered" in found["in the workspace"].notes  # it has to guard the policy
-    assert found["too much: when the hook is killed"].verdict == "missed"  # nothing was registered to be missed
 
 
 def test_another_agent_is_refused(desk: Path) -> None:
