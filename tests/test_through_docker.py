@@ -24,7 +24,7 @@ WHOLE = "support-desk"
 
 
 @pytest.fixture(scope="module")
-def reports(base_image: str, claude_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ProbeReport]]:  # noqa: ARG001 - the pinned program is known to be had
+def reports(base_image: str, claude_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ProbeReport]]:
     """All probes of all examples; the images made for them go in the end."""
     before, builds, found = listed(), [], []
     with pytest.MonkeyPatch.context() as patch:
