@@ -80,4 +80,4 @@ def notes(seen: Passage) -> Iterator[str]:
     elif seen.refusal == "bad input":
         yield "the program refuses the input before any hook"
     elif seen.decision == "none" and seen.entered is False:
-        yield "the permission mode refuses it"
+        yield "the permission mode refuses it" if seen.refusal == "mode" else "a permission rule denies it"
