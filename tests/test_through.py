@@ -76,7 +76,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tool_handlers.yaml").write_text(yaml.safe_dump(handlers))
     data = {
         "name": "desk", "dataset": {"path": "cases"}, "execution": {"prompt": "go"}, "probes": PROBES,
-        "permissions": {"deny": ["WebFetch", {"path": "closed/", "tools": ["Write"]}]}, "mcp_servers": [{"name": "desk", "command": "false"}],
+        "permissions": {"deny": ["WebFetch", {"path": "closed/", "tools": ["Write"]}]},
+        "mcp_servers": [{"name": "desk", "command": "false"}],
     }  # fmt: skip
     (folder / "eval.yaml").write_text(json.dumps(data))
     return build(folder, folder / "out").out
