@@ -19,7 +19,7 @@ import os
 import sys
 from typing import Any
 
-QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+QUESTION_TOOLS = ("AskUserQuestion", "request_user_input", "request_user_input_async")
 
 
 def load_replay() -> Any:

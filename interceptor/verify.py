@@ -258,7 +258,8 @@ def number(value: Any) -> Optional[float]:
         return None
 
 
-SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", "request_user_input"}, {"apply_patch", "Write", "Edit"})
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")
+SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", *CODEX_QUESTIONS}, {"apply_patch", "Write", "Edit"})
 STRENGTH = ("none", "allow", "rewrite", "answer", "ask", "deny")
 
 
@@ -392,7 +393,7 @@ def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
 def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
     """Every question that the agent put, and its answer; None when it got none."""
     asked = []
-    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", "request_user_input")}
+    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", *CODEX_QUESTIONS)}
     for ident in list(by_id) + [i for i, line in log.items() if i not in by_id and line.get("answers")]:
         call = by_id.get(ident, {})
         given = {a.get("question"): a for a in log.get(ident, {}).get("answers") or [] if isinstance(a, dict)}
@@ -400,10 +401,11 @@ def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
         put = asked_input.get("questions") if isinstance(asked_input, dict) else None
         put = [q for q in put if isinstance(q, dict)] if isinstance(put, list) else []
         for question in put or [{"question": text} for text in given]:
-            answer = given.get(question.get("question"), {})
+            text = question.get("question", question.get("title"))
+            answer = given.get(text, {})
             options = question.get("options")
             asked.append({
-                "question": question.get("question"),
+                "question": text,
                 "options": [o.get("label") if isinstance(o, dict) else o for o in options or []],
                 "answer": answer.get("answer"), "tier": answer.get("tier"), "free_text": bool(answer.get("free_text")),
                 "decision": call.get("decision", log.get(ident, {}).get("decision")),

@@ -14,6 +14,8 @@ from typing import Any
 from harbor_tasks.endpoint.codex_items import CALLS, OUTPUTS, call_of, has_failed, hook_name, output_text
 
 Line = dict[str, Any]
+_ASKED = ('{"answers":', '{"accepted":')
+"""How the result of a question begins that was answered, or put to nobody."""
 _SCRIPTS = ("exec", "wait")
 """Tools that run a program of the model's, which reaches nothing but other tools: those calls stand for themselves."""
 
@@ -97,7 +99,7 @@ class _Session:
             self._say([{"type": "text", "text": f"[{name}] {given.get('command') or json.dumps(given)}"}])
         else:
             self._use(ident, name, given)
-        if name == "request_user_input":
+        if name in ("request_user_input", "request_user_input_async"):
             self._asked.add(ident)
 
     def _output(self, payload: Mapping[str, Any]) -> None:
@@ -114,7 +116,7 @@ class _Session:
         if isinstance(agent, str):
             self.started[agent] = ident
         # in place of answers stands the reason of a deny
-        failed = has_failed(text) or (ident in self._asked and not text.startswith('{"answers":'))
+        failed = has_failed(text) or (ident in self._asked and not text.startswith(_ASKED))
         self._result(ident, text, failed=failed)
 
     def _completed(self, item: Any) -> None:

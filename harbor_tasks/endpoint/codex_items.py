@@ -2,7 +2,8 @@
 
 A hook sees a command as `Bash`, a patch as `apply_patch` with the text in ``command``, an MCP tool as
 ``mcp__server__tool``. The model calls `exec_command`, a tool of free text, and ``tool`` of a namespace. Newer models
-also call `exec` with a program that calls the other tools: hooks see those calls only.
+also call `exec` with a program that calls the other tools: hooks see those calls only. A tool of a namespace of the
+program's own has both names in one there: `clocksleep`, `collaborationspawn_agent`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ NEVER_RAN = (
     "environment `remote` only supports ",
 )
 """How the program's own refusals begin: no tool ran."""
+NAMESPACES = ("clock", "collaboration", "multi_agent_v1")
+"""Of the program's own tools, as its models are told of them."""
+_NO_NAMESPACE = ("", "functions")
+_FREE_TEXT = {"apply_patch": "command", "exec": "code"}
+_SPAWN = "spawn_agent"
 _SHELL = "exec_command"
 _SHELL_FIELDS = ("login", "max_output_tokens", "shell", "tty", "workdir", "yield_time_ms")
 _EXIT_CODE = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
@@ -45,14 +51,12 @@ def item_of(tool: str, given: Mapping[str, Any], ident: str, offered: Collection
 
 
 def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[str]) -> dict[str, Any]:
-    if tool == "apply_patch":
-        return {"type": "custom_tool_call", "name": tool, "input": str(given.get("command", ""))}
-    if tool == "exec":
-        return {"type": "custom_tool_call", "name": tool, "input": str(given.get("code", ""))}
+    if tool in _FREE_TEXT:
+        return {"type": "custom_tool_call", "name": tool, "input": str(given.get(_FREE_TEXT[tool], ""))}
     if tool in SUBAGENT_TOOLS:
-        item = {"type": "function_call", "name": "spawn_agent"}
+        item = {"type": "function_call", "name": _SPAWN}
         told = {"message": given.get("prompt")}
-        if "followup_task" not in offered:
+        if "collaborationfollowup_task" not in offered:
             return {**item, "namespace": "multi_agent_v1", "arguments": json.dumps(told)}
         named = {"task_name": re.sub(r"[^a-z0-9_]", "_", ident.lower()), "fork_turns": "none", **told}
         return {**item, "namespace": "collaboration", "arguments": json.dumps(named)}
@@ -61,7 +65,10 @@ def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[s
         return {"type": "function_call", "name": _SHELL, "arguments": json.dumps(given)}
     item = {"type": "function_call", "name": tool, "arguments": json.dumps(dict(given))}
     server = _MCP.fullmatch(hook_name(tool))
-    return item if server is None else {**item, "namespace": server[1], "name": server[2]}
+    if server is not None:
+        return {**item, "namespace": server[1], "name": server[2]}
+    space = next((one for one in NAMESPACES if tool.startswith(one)), None)
+    return item if space is None else {**item, "namespace": space, "name": tool.removeprefix(space)}
 
 
 def call_of(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -81,10 +88,13 @@ def call_of(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def tool_name(name: str, namespace: str) -> str:
-    """The name of a tool of a namespace: a server's is part of it, those of the program's own are not."""
+    """The name of a tool of a namespace, as hooks are shown it."""
     if name == _SHELL:
         return "Bash"
-    return f"{namespace.rstrip('_')}__{name}" if namespace.startswith("mcp__") else name
+    if namespace.startswith("mcp__"):
+        return f"{namespace.rstrip('_')}__{name}"
+    bare = namespace in _NO_NAMESPACE or (name == _SPAWN and namespace == "multi_agent_v1")
+    return name if bare else f"{namespace}{name}"
 
 
 def hook_name(tool: str) -> str:
