@@ -39,6 +39,7 @@ import contextlib
 import fnmatch
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import io
 import json
@@ -595,6 +596,21 @@ def reference_texts(folder: str) -> Dict[str, str]:
         return {}
     space = Workspace(folder, {}, None)
     return space.texts(space.paths)
+
+
+def codex_record(logs: str) -> Optional[str]:
+    """Codex's record of its sessions, where Harbor keeps it, as a transcript in the verifier's own folder."""
+    sessions, script = os.path.join(AGENT_LOGS, "sessions"), os.path.join(HERE, "codex_transcript.py")
+    if not os.path.isdir(sessions) or not os.path.isfile(script):
+        return None
+    spec = importlib.util.spec_from_file_location("codex_transcript", script)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    path = os.path.join(logs, "transcript.jsonl")
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for line in module.transcript_of(sessions):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
 
 
 def load_json(path: Optional[str], default: Any) -> Any:
@@ -1508,7 +1524,7 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
 def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
     """The places of a container, where the caller named none."""
     args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
-    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt")
+    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt") or codex_record(args.logs)
     args.in_place = args.interceptions is None
     if args.in_place:
         args.interceptions = "/var/log/harbor-pack/interceptions.jsonl"

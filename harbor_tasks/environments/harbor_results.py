@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from harbor_tasks.environments.base import InterruptedTrialError, SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.staging import copy_tree, remove_tree
+from harbor_tasks.environments.staging import collect_sessions, copy_tree, remove_tree
 from harbor_tasks.environments.trial import Part
 from harbor_tasks.tasks.manifest import BuildManifest
 
 TRANSCRIPTS = ("transcript.jsonl", "claude-code.txt")
-"""What the agents leave: ours, and Harbor's own claude-code."""
-_OUTPUTS = ("stdout.txt", "oracle.txt")
-_BROUGHT = ("interceptions.jsonl", "settings.json", "test-stdout.txt")
+"""What the agents leave: ours, and Harbor's own claude-code. Its codex leaves a record of its sessions."""
+_OUTPUTS = ("stdout.txt", "oracle.txt", "codex.txt")
+_BROUGHT = ("interceptions.jsonl", "settings.json", "test-stdout.txt", "transcript.jsonl")
 _CANCELLED = "CancelledError"
 _AGENT_TIMEOUT, _VERIFIER_TIMEOUT = "AgentTimeoutError", "VerifierTimeoutError"
 _Phase = Literal["before", "agent", "verifier", "after"]
@@ -129,6 +129,8 @@ class HarborSandbox:
             raise SandboxError(f"Harbor ended the trial before the agent's turn{why}")
         agent = place / "agent"
         _copy_first(agent, TRANSCRIPTS, part.transcript)
+        if self._plan.agent.transcript_from == "sessions" and (agent / "sessions").is_dir():
+            self._warnings += collect_sessions(agent / "sessions", part.folder / "sessions")
         _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
         _copy_first(agent, ("stderr.txt",), part.folder / "agent.log")
         brought = place / "verifier" / "interceptions.jsonl"

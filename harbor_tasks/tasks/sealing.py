@@ -12,10 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tomli_w
+
+from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.envrefs import env_references, name_fault
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.policy.handlers import Handlers
 from harbor_tasks.policy.matchers import named
+from harbor_tasks.policy.permissions import permissions_of
+from harbor_tasks.tasks.codex import codex_settings
 from harbor_tasks.tasks.interception import CODEX_HOOKS, SCRIPT, SETTINGS, prepare
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
 
@@ -56,6 +61,8 @@ class Seal:
     """Step -> its managed settings; empty when all steps have the same variables."""
     step_ids: tuple[str, ...]
     codex_hooks: str | None
+    codex_config: str | None
+    """Codex's own settings, TOML; None for an eval of another program."""
     sudoers: str
     servers: str
     """The commands that start the eval's own MCP servers, one a line."""
@@ -76,10 +83,21 @@ def seal_of(ev: Eval, handlers: Handlers | None) -> Seal:
     return Seal(
         registered=_registered(settings), managed=managed,
         steps=own if any(text != managed for text in own.values()) else {}, step_ids=tuple(step.id for step in steps),
-        codex_hooks=None if codex is None else _line(json.loads(codex)), sudoers=_sudoers(ev, handlers),
+        codex_hooks=None if codex is None else _line(json.loads(codex)), codex_config=_codex_config(ev, handlers),
+        sudoers=_sudoers(ev, handlers),
         servers="\n".join(" ".join(server_command(name)) for name in _servers(ev)),
         agent_env=_agent_env(ev, handlers), hook_model=answers_questions(handlers),
     )  # fmt: skip
+
+
+def _codex_config(ev: Eval, handlers: Handlers | None) -> str | None:
+    """What a program that Harbor starts is told by no other way; where we start it, it is told the same twice."""
+    spec = ev.spec
+    if spec.runner.type != "codex":
+        return None
+    patterns = [pattern for handler in (handlers.handlers if handlers else ()) for pattern in handler.patterns]
+    deny = permissions_of(ev, Problems()).deny  # what is wrong with them was said when they were prepared
+    return tomli_w.dumps(codex_settings(spec.runner, spec.models, spec.sandbox, patterns, deny)).rstrip("\n")
 
 
 def server_command(name: str) -> tuple[str, ...]:

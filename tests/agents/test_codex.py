@@ -23,10 +23,12 @@ QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
 EVERYTHING = SimpleNamespace(patterns=("*",))
 
 
-def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), **runner: Any) -> CodexAgent:
+def agent(
+    *handlers: Any, network: str = "public", deny: tuple[str, ...] = (), model: str | None = "m-1", **runner: Any
+) -> CodexAgent:  # fmt: skip
     """The agent for as much of a build as it reads."""
     build = SimpleNamespace(
-        runner=Runner(**{"type": "codex", **runner}), models=Models(skill="m-1"), plugins=("docs",), handlers=handlers,
+        runner=Runner(**{"type": "codex", **runner}), models=Models(skill=model), plugins=("docs",), handlers=handlers,
         permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
     )  # fmt: skip
     return CodexAgent(build)  # type: ignore[arg-type]
@@ -77,7 +79,7 @@ def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str,
     [
         (agent(type="claude-code"), "docker", "written for claude-code"),
         (agent(network="none"), "docker", "use sandbox.network: model"),
-        (agent(), "harbor", "use --env local or docker"),
+        (agent(model=None), "harbor", r"set models\.skill in eval\.yaml"),
     ],
 )
 def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:
