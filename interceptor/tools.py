@@ -2089,7 +2089,10 @@ def append_to_log(call, start):
     }  # fmt: skip
     for key in ("event", "tool", "decision", "handler", "match", "tier", "reason", "notes"):
         line[key] = call[key]
-    for key, value in (("agent_id", call["agent"]), ("answers", call["answers"]), ("model", call["model"])):
+    more = {"agent_id": call["agent"], "answers": call["answers"], "model": call["model"]}
+    if call["event"] == "PreToolUse":  # what the tool gets in place of its input
+        more["updated_input"] = call["updated"]
+    for key, value in more.items():
         if value is not None:
             line[key] = value
     data = dumps(line).encode() + b"\n"

@@ -22,7 +22,9 @@ What a judge sees as ``outputs`` (keys that are not known in a run are left out)
     deleted_files   paths of starting files that are gone
     unread          path -> why the text is missing or not the whole one (binary, too big, a link out of the workspace)
     main_content    the first declared output that was made, else the one changed file, else the final message
-    tool_calls      [{id, name, input, decision, result, is_error, tier, reason, answers, agent, logged}]
+    tool_calls      [{id, name, input, input_as_run, decision, result, is_error, tier, reason, answers, agent, logged}];
+                    ``input`` is as the agent proposed it, ``input_as_run`` what the tool got of it: after a rewrite or
+                    an answer another one, None when the call was refused
     events          [{type: assistant|tool_result|user|result, text, tools: [{id, name, input}], agent}]
     conversation    what the agent said, subagents aside
     interceptions   the lines of the interception log
@@ -289,8 +291,20 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
         said = line or {}
         reason = said.get("reason") or (call["result"] if decision == "deny" else None)
         more = {"tier": said.get("tier"), "reason": reason, "answers": said.get("answers"), "logged": line is not None}
-        joined.append(dict(call, decision=decision, **more))
+        told = dict(call, decision=decision, **more)
+        joined.append(dict(told, input_as_run=input_as_run(told, said)))
     return joined
+
+
+def input_as_run(call: Json, line: Json) -> Any:
+    """What the tool got: what the hook made of the input, else the input; None when the call was refused.
+
+    A call that the run ended before its result may have run.
+    """
+    if call["decision"] in ("deny", "ask") or was_refused(call):
+        return None
+    changed = call["decision"] in ("rewrite", "answer") and isinstance(line.get("updated_input"), dict)
+    return line["updated_input"] if changed else call["input"]
 
 
 DENIED_BY_RULE = "<tool_use_error>File is in a directory that is denied by your permission settings"
@@ -333,9 +347,12 @@ def is_about(line: Json, tool: str, given: Any) -> bool:
 
     Its hash says so. Claude Code shows a hook some inputs otherwise than its transcript: a file's path is absolute and
     without ``..``, and a question says whether it takes several answers. Where the path is restated, and where the hook
-    was asked under another tool's name and input (Monitor as Bash), the call's id has to do.
+    was asked under another tool's name and input (Monitor as Bash), the call's id has to do. Of calls that a program of
+    the model's makes, Codex's record has what the hook made of their input.
     """
     if line.get("input_sha256") in (input_sha256(given), input_sha256(with_defaults(given))):
+        return True
+    if line.get("decision") == "rewrite" and isinstance(given, dict) and line.get("updated_input") == given:
         return True
     if other_tool(line.get("tool"), tool):
         return True

@@ -128,6 +128,9 @@ def test_a_rewrite_is_what_the_tool_gets_and_names_with_hyphens_match(codex: Any
     assert '"note": "checked: hello"' in found.read_by_model(1)
     assert '"to": "you"' in found.read_by_model(1)
     assert (found.calls[0].name, found.calls[0].decision) == ("mcp__my_desk__send", "rewrite")
+    assert found.calls[0].input == {"note": "hello", "to": "you"}
+    assert found.calls[0].input_as_run == {"note": "checked: hello", "to": "you"}
+    assert found.calls[1].input_as_run is None
 
 
 def test_a_denied_server_call_does_not_reach_the_server(codex: Any) -> None:

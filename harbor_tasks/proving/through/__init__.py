@@ -1,13 +1,16 @@
-"""Probes through the agent program itself: a scripted endpoint makes it propose each call, on this machine.
+"""Probes through the agent program itself: a scripted endpoint makes it propose each call.
 
 No tool reaches anything. Commands of the model come to a stand-in of ours, which notes and does not run them; MCP
-servers are stand-ins with the same names (interceptor/instrument.py); files are only touched inside the workspace,
-which is temporary; the way to the network is closed. What cannot be forced so is said.
+servers are stand-ins with the same names (interceptor/instrument.py); the way to the network is closed. On this machine
+files are only touched inside the workspace, which is temporary: what cannot be forced so is said.
 
-One call that the policy denies is forced again where a program might not ask its hook: beside another call, after `cd`,
-after somebody wrote settings that switch hooks off, by a subagent.
+One call for each decision is forced in the other modes of the program, too. One that the policy denies is forced again
+where a program might not ask its hook, or not get its answer (`Spot`): beside another call, after `cd`, after somebody
+wrote settings that switch hooks off, by a subagent, by another program that the model starts, when the hook is killed,
+stopped, or its time is up.
 
 - passages.py: what became of a call, and what is not as it must be
+- bench.py: where the instruments stand, on this machine or in a sealed sandbox
 - session.py: one run of a program, and what a program must tell of itself (`Subject`)
 - claude_code.py: Claude Code
 """
@@ -16,60 +19,87 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.proving.calls import Forced, Outcome
 from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.proving.through.passages import Passage, misses
-from harbor_tasks.proving.through.session import Session, Subject, by_env
-from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.proving.through.session import Session, Stage, Subject, by_env
 
-__all__ = ["AGENTS", "Passage", "misses", "through"]
+__all__ = ["AGENTS", "Passage", "Stage", "misses", "through"]
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {"claude-code": ClaudeCode}
 AGENTS = tuple(SUBJECTS)
+ENVIRONMENTS = ("local", "docker")
 
 
 def through(
-    source: Path, manifest: BuildManifest, caller: Mapping[str, str], forced: Sequence[Forced],
-    alone: Mapping[str, Outcome], agent: str, say: Callable[[str], None] | None,
+    agent: str, stage: Stage, forced: Sequence[Forced], alone: Mapping[str, Outcome], *, standard: bool = True
 ) -> tuple[list[Passage], tuple[str, ...]]:  # fmt: skip
-    """What the program makes of each call, and the tools that it offered; ``alone`` is what the hook says by itself."""
+    """What the program makes of each call, and the tools that it offered; ``alone`` is what the hook says by itself.
+
+    Without ``standard`` only the calls themselves are forced, and not the standard probes on top of them: a sample in
+    other modes, one denied call where a program might not ask its hook.
+    AuthorError for a program or an environment through which no probes go.
+    """
     if agent not in SUBJECTS:
         raise AuthorError(f"--through {agent}: probes go through {', '.join(AGENTS)}")
+    if stage.environment not in ENVIRONMENTS:
+        raise AuthorError(f"--through works with --env {' and '.join(ENVIRONMENTS)}, not {stage.environment}")
+    if stage.environment != "local" and not stage.manifest.sandbox.sealed:
+        raise AuthorError(
+            f"--through with --env {stage.environment}: the instruments need the sealed sandbox, and the eval has "
+            "sandbox.sealed: false; use --env local"
+        )
     subject = SUBJECTS[agent]()
+    what = f"{agent}, {stage.environment}"
     found: list[Passage] = []
     offered: dict[str, None] = {}
-    possible = [one for one in forced if subject.possible(one)]
-    for mode in subject.modes:
-        for env, group in by_env(possible):
-            if say is not None:
-                say(f"{agent}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
-            session = Session(subject, source, manifest, caller, group, mode, env)
+    possible = [one for one in forced if stage.environment != "local" or subject.possible(one)]
+    wanted = [(mode, possible) for mode in subject.modes]
+    wanted += [(mode, _sample(possible, alone)) for mode in subject.samples if standard]
+    for mode, calls in wanted:
+        for env, group in by_env(calls):
+            stage.say(f"{what}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
+            session = Session(subject, stage, group, mode, env)
             found += session.passages(alone)
             offered.update(session.offered)
-        left_out = ("not forced: it is about a file outside the workspace",)
-        found += [
-            Passage(
-                one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id, notes=left_out
-            )
-            for one in forced if one not in possible
-        ]  # fmt: skip
+    left_out = ("not forced: it is about a file outside the workspace",)
+    found += [
+        Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id, notes=left_out,
+                environment=stage.environment)
+        for mode in subject.modes for one in forced if one not in possible
+    ]  # fmt: skip
     order = {one.id: at for at, one in enumerate(forced)}
-    found.sort(key=lambda one: (order[one.call], subject.modes.index(one.mode)))
-    denied = next((one for one in possible if _is_denied(one, alone[one.id])), None)
-    if denied is not None:
-        if say is not None:
-            say(f"{agent}, where a hook might not be asked: {denied.probe.name}")
+    modes = (*subject.modes, *subject.samples)
+    found.sort(key=lambda one: (order[one.call], modes.index(one.mode)))
+    denied = min((one for one in possible if _is_denied(one, alone[one.id])), key=_is_command, default=None)
+    if denied is not None and standard:
+        stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")
         again = [
-            replace(denied, id=ident, probe=replace(denied.probe, name=f"{denied.probe.name}: {where}"))
-            for ident, where in subject.places.items()
+            replace(denied, id=spot.id, probe=replace(denied.probe, name=f"{denied.probe.name}: {spot.where}"))
+            for spot in subject.spots
         ]
-        env = denied.probe.env
-        session = Session(subject, source, manifest, caller, again, subject.modes[0], env, elsewhere=True)
-        found += session.passages(dict.fromkeys(subject.places, alone[denied.id]))
+        session = Session(subject, stage, again, subject.modes[0], denied.probe.env, elsewhere=True)
+        found += session.passages(dict.fromkeys((spot.id for spot in subject.spots), alone[denied.id]))
     return found, tuple(offered)
+
+
+def _sample(possible: Sequence[Forced], alone: Mapping[str, Outcome]) -> list[Forced]:
+    """The first call for each decision, all with the same variables: those of most calls."""
+    _, group = max(by_env(possible), key=lambda one: len(one[1]), default=({}, []))
+    first: dict[str, Forced] = {}
+    for one in group:
+        outcome = alone[one.id]
+        if outcome["got"] == "none" and outcome["reason"] == "no hook covers the tool":
+            continue
+        first.setdefault(outcome["got"], one)
+    return list(first.values())
+
+
+def _is_command(forced: Forced) -> bool:
+    """Servers first: of a call of theirs the stand-in tells what it got."""
+    return forced.probe.tool == "Bash"
 
 
 def _is_denied(forced: Forced, alone: Outcome) -> bool:

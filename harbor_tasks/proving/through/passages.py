@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from harbor_tasks.proving.calls import SAME, Forced, Outcome
 
+Verdict = Literal["ok", "found", "missed"]
+"""``found``: it was not held, and what happened is found afterwards, which voids a trial."""
 Refusal = Literal["", "not offered", "bad input", "mode"]
 """Why the program itself would not have a call, whatever its hook says; empty when it would."""
 
@@ -31,9 +33,11 @@ class Passage:
     read: str
     given: Any = None
     ok: bool = True
+    verdict: Verdict = "ok"
     notes: tuple[str, ...] = ()
     call: str = ""
     refusal: Refusal = ""
+    environment: str = "local"
 
 
 def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Iterator[str]:

@@ -6,12 +6,9 @@ and how its words tell what became of a call.
 
 from __future__ import annotations
 
-import json
-import shlex
-import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,19 +16,56 @@ from typing import Any, Protocol
 from harbor_tasks.agents.base import Agent
 from harbor_tasks.endpoint import Call, Script, Turn
 from harbor_tasks.endpoint.script import Asked
-from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
+from harbor_tasks.environments.base import Event, RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import InterruptedRun, MachineError
-from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.proving.calls import Forced, Outcome
-from harbor_tasks.proving.sandbox import TASK, probe_build
+from harbor_tasks.proving.sandbox import probe_build
+from harbor_tasks.proving.through.bench import Bench, Fixture, bench_for
 from harbor_tasks.proving.through.passages import Passage, Refusal, misses, notes
-from harbor_tasks.resources import resource
-from harbor_tasks.tasks.manifest import BuildManifest, manifest_path, read_manifest
+from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
 
+TOO_LONG = "it took too long"
+"""How the hook's reason ends when its time is up."""
 NO_WAY_OUT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
 """Variables that close the way to the network for a program on this machine."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where sessions are held, and with which build."""
+
+    environment: str
+    source: Path
+    manifest: BuildManifest
+    caller: Mapping[str, str]
+    options: RunOptions
+    say: Callable[[str], None]
+
+    def heard(self, event: Event) -> None:
+        """What a user must know of a session's job: what is built for it."""
+        if event.kind == "ready":
+            self.say(str(event))
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a program might not ask its hook, or not get its answer: a denied call is forced there once more."""
+
+    id: str
+    """Of the call."""
+    where: str
+    prepared: tuple[str, ...] = ()
+    """The calls that lead there. Where one of them did not run, nothing is shown."""
+    fails_open: bool = False
+    """What is not sealed does not hold here: the program lets the call through, and that is found afterwards."""
+    late: bool = False
+    """The hook denies by itself, since its time is up."""
+    nested: bool = False
+    """The call is not the program's own, but that of another one which the last of ``prepared`` starts."""
+    told: str | None = None
+    """The call whose result says how often the attack was tried."""
 
 
 class Subject(Protocol):
@@ -40,11 +74,15 @@ class Subject(Protocol):
     name: str
     modes: tuple[str, ...]
     """The modes in which every call is forced; the first is that of most runs."""
-    places: Mapping[str, str]
-    """Where a program might not ask its hook: the id of the call that is forced there, and what the place is."""
+    samples: tuple[str, ...]
+    """The modes in which one call for each decision is forced."""
+    spots: tuple[Spot, ...]
+    """Where a program might not ask its hook, in the order in which `elsewhere` comes to them."""
+    keep: str
+    """Commands that hold this text are run: they are the probes' own."""
 
-    def agent(self, manifest: BuildManifest, marks: Path, servers: Sequence[McpServer]) -> Agent:
-        """The agent whose tools note in ``marks`` what they are asked for, and do nothing else.
+    def agent(self, manifest: BuildManifest, bench: Bench) -> Agent:
+        """The agent; on this machine its tools note in ``bench.marks`` what they are asked for, and do nothing else.
 
         Commands go to the file ``commands``, each ended by a null byte.
         """
@@ -59,7 +97,10 @@ class Subject(Protocol):
         """Whether the call can be made without reaching anything outside the workspace."""
 
     def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
-        """The calls in `places`, in their order; ``folder`` is for what the script needs."""
+        """The calls in `spots`, in their order; ``folder`` is where commands find the helpers."""
+
+    def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
+        """What that script needs of its bench: helpers, a hook that takes its time."""
 
     def read(self, text: str) -> str:
         """What the model read as a call's result, without what the program adds to any."""
@@ -72,11 +113,11 @@ class Subject(Protocol):
 
 
 class WatchedScript(Script):
-    """A script that notes, when it is asked for a turn, what the tools have done until then and what was read."""
+    """A script that notes, when it is asked for a turn, what was read until then, and when it is answered."""
 
-    def __init__(self, script: Script, marks: Path) -> None:
+    def __init__(self, script: Script, bench: Bench) -> None:
         super().__init__(script.main, script.subagents)
-        object.__setattr__(self, "watch", Watch(marks))
+        object.__setattr__(self, "watch", Watch(bench))
 
     watch: Watch
 
@@ -91,8 +132,9 @@ class WatchedScript(Script):
 class Watch:
     """What was done and read, by the id of the call."""
 
-    marks: Path
-    at: str | None = None
+    bench: Bench
+    turns: list[tuple[float, str]] = field(default_factory=list)
+    """When a turn was answered, and the last call in it."""
     seen: tuple[int, int] = (0, 0)
     done: dict[str, list[Any]] = field(default_factory=dict)
     read: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -102,15 +144,19 @@ class Watch:
         """A request of the program's, and what it is answered."""
         self.read.update(asked.results)
         self.offered.update(dict.fromkeys(asked.tools))
-        self.settle()
+        if self.bench.marks is not None:
+            self.settle(self.bench.marks)
         if turn.calls:
-            self.at = turn.calls[-1].id
+            self.turns.append((time.time(), turn.calls[-1].id))
 
-    def settle(self) -> None:
-        """What is new among the marks was done by the call at hand."""
-        commands, calls = _marks(self.marks)
-        if self.at is not None:
-            self.done.setdefault(self.at, []).extend([*commands[self.seen[0] :], *calls[self.seen[1] :]])
+    def settle(self, place: Path) -> None:
+        """What is new among the marks was done by the call at hand, or by the one at whose time it was noted."""
+        commands, calls = self.bench.noted(place)
+        for mark in (*commands[self.seen[0] :], *calls[self.seen[1] :]):
+            noted = mark.pop("time", None)
+            before = [call for at, call in self.turns if noted is None or at <= noted]
+            if before:
+                self.done.setdefault(before[-1], []).append(mark)
         self.seen = (len(commands), len(calls))
 
 
@@ -118,51 +164,92 @@ class Session:
     """One run of the program, in one mode and with one set of variables."""
 
     def __init__(
-        self, subject: Subject, source: Path, manifest: BuildManifest, caller: Mapping[str, str],
-        forced: Sequence[Forced], mode: str, env: Mapping[str, str], *, elsewhere: bool = False,
+        self, subject: Subject, stage: Stage, forced: Sequence[Forced], mode: str, env: Mapping[str, str], *,
+        elsewhere: bool = False,
     ) -> None:  # fmt: skip
-        self.subject, self.forced, self.mode = subject, forced, mode
+        self.subject, self.stage, self.forced, self.mode = subject, stage, forced, mode
         self.calls = [subject.call(one) for one in forced]
         with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
             folder = Path(scratch).resolve()
-            marks = folder / "marks"
-            marks.mkdir()
-            built = probe_build(source, manifest, caller, forced, folder / "built")
-            servers = stand_ins(self.calls, folder)
-            _adapt(subject, built, mode, env, servers)
-            plain = subject.elsewhere(self.calls, folder) if elsewhere else one_by_one(self.calls)
-            script = WatchedScript(plain, marks)
-            agent = subject.agent(read_manifest(built), marks, servers)
-            options = RunOptions("local", agent.name, jobs_dir=folder / "jobs")
+            bench = bench_for(stage.environment, folder)
+            built = probe_build(stage.source, stage.manifest, stage.caller, forced, folder / "built")
+            fixture = Fixture(mode, env, called_servers(self.calls), subject.keep)
+            if elsewhere:
+                fixture = subject.elsewhere_fixture(fixture)
+            manifest = subject.adapt(read_manifest(built), mode)
+            bench.adapt(built, manifest, fixture)
+            plain = subject.elsewhere(self.calls, bench.at) if elsewhere else one_by_one(self.calls)
+            script = WatchedScript(plain, bench)
+            agent = subject.agent(read_manifest(built), bench)
+            options = RunOptions(stage.environment, agent.name, jobs_dir=folder / "jobs", host=stage.options.host)
             try:
-                job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent)
+                job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent, on_event=stage.heard)
             except InterruptedRun:
                 raise InterruptedRun("interrupted: the probes were not all asked") from None
             [trial] = read_trials(job)
             if trial.error is not None and trial.error.kind != "tampered":
                 raise MachineError(f"probes do not get through {agent.name}: {trial.error.message}")
+            self.void = trial.error.message if trial.error is not None else ""
             place = trial_dir(job, trial.id)
             self.log = {str(line.get("tool_use_id")): line for line in json_lines(place / "interceptions.jsonl")}
             self.watch = script.watch
-            self.watch.settle()
+            self.watch.settle(place)
         self.offered = self.watch.offered
 
     def passages(self, alone: Mapping[str, Outcome]) -> Iterator[Passage]:
         """What became of each call."""
+        spots = {spot.id: spot for spot in self.subject.spots}
         for one, call in zip(self.forced, self.calls, strict=True):
-            line = self.log.get(one.id)
-            text, failed = self.watch.read.get(one.id, ("", True))
-            read = self.subject.read(text)
-            done = self.watch.done.get(one.id, [])
-            reason = None if line is None else str(line.get("reason") or "")
-            entered = self.subject.entered(call.tool, done, read, failed, reason)
-            passage = Passage(
-                one.probe.name, one.probe.tool, self.mode, one.expected, line is not None,
-                str(line["decision"]) if line else "none", entered, read, done[0] if done else None, call=one.id,
-                refusal=self.subject.refusal(read),
+            passage, failed = self._passage(one, call)
+            spot = spots.get(one.id)
+            outcome = alone[one.id]
+            if spot is not None and spot.late:
+                outcome = {**outcome, "reason": self._given_up(one.id)}
+            missed = tuple(misses(one, passage, failed, outcome))
+            passage = replace(passage, ok=not missed, notes=missed or tuple(notes(passage)))
+            passage = passage if spot is None else self._judged(passage, spot)
+            yield passage if passage.ok else replace(passage, verdict="missed")
+
+    def _given_up(self, ident: str) -> str:
+        """The reason of a hook whose time was up; nothing when it gave another one."""
+        reason = str(self.log.get(ident, {}).get("reason") or "")
+        return reason if reason.endswith(TOO_LONG) else f"... {TOO_LONG}"
+
+    def _judged(self, passage: Passage, spot: Spot) -> Passage:
+        """A passage in a spot: was it tried at all, did it hold, is it found?"""
+        read = {call: self.watch.read.get(call, ("it was not proposed", True)) for call in spot.prepared}
+        failed = next((self.subject.read(text) for text, error in read.values() if error), None)
+        if failed is not None:
+            return replace(passage, ok=True, notes=(f"not tried: {' '.join(failed.split())[:200]}",))
+        if spot.nested:
+            said = self.subject.read(read[spot.prepared[-1]][0])
+            done = self.watch.done.get(spot.prepared[-1], [])
+            missed = ("a program that the model started made the call",) if done else ()
+            return replace(
+                passage, read=said, entered=bool(done), decision="-", ok=not done, given=done[0] if done else None,
+                notes=missed or ("what it said is that of the program which the model started",),
             )  # fmt: skip
-            missed = tuple(misses(one, passage, failed, alone[one.id]))
-            yield replace(passage, ok=not missed, notes=missed or tuple(notes(passage)))
+        told = self.watch.read.get(spot.told or "", ("", True))
+        tried = tuple(self.subject.read(told[0]).split("\n")[:1]) if not told[1] else ()
+        if spot.fails_open and not passage.ok and self.stage.environment == "local" and spot.id in self.void:
+            note = "not held on this machine, and found afterwards: such a trial is void"
+            return replace(passage, ok=True, verdict="found", notes=(note, *tried))
+        return replace(passage, notes=(*passage.notes, *tried))
+
+    def _passage(self, one: Forced, call: Call) -> tuple[Passage, bool]:
+        """What became of a call, and whether the model read an error."""
+        line = self.log.get(one.id)
+        text, failed = self.watch.read.get(one.id, ("", True))
+        read = self.subject.read(text)
+        done = self.watch.done.get(one.id, [])
+        reason = None if line is None else str(line.get("reason") or "")
+        passage = Passage(
+            one.probe.name, one.probe.tool, self.mode, one.expected, line is not None,
+            str(line["decision"]) if line else "none", self.subject.entered(call.tool, done, read, failed, reason),
+            read, done[0] if done else None, call=one.id, refusal=self.subject.refusal(read),
+            environment=self.stage.environment,
+        )  # fmt: skip
+        return passage, failed
 
 
 def one_by_one(calls: Sequence[Call]) -> Script:
@@ -180,43 +267,11 @@ def by_env(forced: Sequence[Forced]) -> Iterator[tuple[dict[str, str], list[Forc
         yield dict(env), group
 
 
-def stand_ins(calls: Sequence[Call], folder: Path) -> list[McpServer]:
-    """A server for each name in the calls, with the tools that are called."""
-    script = folder / "instrument.py"
-    shutil.copyfile(resource("interceptor", "instrument.py"), script)
+def called_servers(calls: Sequence[Call]) -> dict[str, list[str]]:
+    """Each server in the calls, with the tools that are called."""
     tools: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.tool.count("__") >= 2 and call.tool.startswith("mcp__"):
             _, server, tool = call.tool.split("__", 2)
             tools.setdefault(server, {})[tool] = None
-    starter = folder / "start"
-    starter.mkdir()
-    servers = []
-    for name, own in tools.items():
-        # one plain word is a command line that everybody writes alike
-        words = [sys.executable, "-I", "-S", str(script), json.dumps(list(own)), str(folder / "marks" / "calls")]
-        start = starter / name
-        start.write_text(f"#!/bin/sh\nexec {shlex.join(words)}\n", encoding="utf-8")
-        start.chmod(0o755)
-        servers.append(McpServer(name=name, command=str(start)))
-    return servers
-
-
-def _adapt(subject: Subject, built: Path, mode: str, env: Mapping[str, str], servers: Sequence[McpServer]) -> None:
-    """The build of the probes, for one session."""
-    manifest = subject.adapt(read_manifest(built), mode)
-    execution = manifest.execution.model_copy(update={"env": {**manifest.execution.env, **env}})
-    update = {"execution": execution, "mcp_servers": tuple(servers)}
-    manifest_path(built).write_bytes(manifest.model_copy(update=update).to_bytes())
-    path = built / TASK / "environment" / ".claude" / "settings.json"
-    if path.is_file():
-        settings = json.loads(path.read_bytes())
-        settings["env"] = {**settings.get("env", {}), **env}
-        path.write_text(json.dumps(settings), encoding="utf-8")
-
-
-def _marks(folder: Path) -> tuple[list[Any], list[Any]]:
-    """What the prefix and the stand-ins have noted."""
-    commands = folder / "commands"
-    texts = commands.read_bytes().decode("utf-8", "replace").split("\0")[:-1] if commands.is_file() else []
-    return [{"command": text} for text in texts], list(json_lines(folder / "calls"))
+    return {server: list(own) for server, own in tools.items()}
