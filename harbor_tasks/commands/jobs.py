@@ -96,7 +96,7 @@ def probe(
     through: Annotated[
         str | None,
         typer.Option(
-            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
+            "--through", metavar="AGENT", help="also through this agent program (claude-code, codex); no key, no cost"
         ),
     ] = None,
     host: Host = None,
@@ -110,7 +110,7 @@ def probe(
 
     options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
     places = [name.strip() for name in environment.split(",")]
-    with built_tasks(source, warn, building) as tasks:
+    with built_tasks(source, warn, building, runner=through) as tasks:
         report = prove(tasks, environments=places, options=options, say=complain, agent=through)
     if as_json:
         print_json(report.as_json())
