@@ -22,7 +22,7 @@ from harbor_tasks.policy.probes import routes
 from harbor_tasks.proving.calls import Outcome, forced_calls
 from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
-from harbor_tasks.proving.through import Passage, Stage, through
+from harbor_tasks.proving.through import Passage, Stage, require, through
 from harbor_tasks.tasks.manifest import BUILD_DIR, read_manifest
 
 __all__ = ["ENVIRONMENTS", "ProbeReport", "ProbeRow", "prove"]
@@ -33,15 +33,14 @@ ENVIRONMENTS = ("local", "docker", "harbor")
 def prove(
     source: Path, *, environments: Sequence[str] = ("local",), caller: Mapping[str, str] | None = None,
     options: RunOptions | None = None, say: Callable[[str], None] | None = None, agent: str | None = None,
-    standard: bool = True,
+    modes: Sequence[str] | None = None, standard: bool = True,
 ) -> ProbeReport:  # fmt: skip
     """Force every probe of the built tasks in ``source``; ``caller`` is the user's environment (this process's).
 
     With several environments the calls that the handlers themselves are about are asked too, and what differs between
     environments is a failure. So they are with ``agent``: the program through which all calls go then. ``options`` name
-    the engine and Harbor; ``say`` gets lines of progress; without ``standard`` the standard probes through a program
-    are left out. AuthorError when ``source`` is no build; MachineError when
-    its policy does not work at all somewhere.
+    the engine and Harbor; ``say`` gets lines of progress; ``modes`` and ``standard`` are those of `through`.
+    AuthorError when ``source`` is no build; MachineError when its policy does not work at all somewhere.
     """
     for name in environments:
         if name not in ENVIRONMENTS:
@@ -51,6 +50,8 @@ def prove(
         raise AuthorError(f"{' '.join(options.harbor_options)}: only --env harbor takes arguments for Harbor")
     source = source.resolve()
     manifest = read_manifest(source)
+    if agent is not None:
+        require(agent, environments, manifest)
     built = source / BUILD_DIR / "probe"
     caller = os.environ if caller is None else caller
     places = list(dict.fromkeys(environments))
@@ -74,7 +75,7 @@ def prove(
     for place in places if agent is not None else ():
         assert agent is not None
         stage = Stage(place, source, manifest, caller, options, say or (lambda _: None))
-        seen, offered = through(agent, stage, forced, outcomes[place], standard=standard)
+        seen, offered = through(agent, stage, forced, outcomes[place], modes=modes, standard=standard)
         passages += seen
         tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
     state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)

@@ -27,46 +27,58 @@ from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.proving.through.codex import Codex
 from harbor_tasks.proving.through.passages import Passage, misses
 from harbor_tasks.proving.through.session import Session, Stage, Subject, by_env
-from harbor_tasks.tasks.manifest import BUILD_DIR
+from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest
 
-__all__ = ["AGENTS", "Passage", "Stage", "misses", "through"]
+__all__ = ["AGENTS", "Passage", "Stage", "known", "misses", "require", "through"]
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {"claude-code": ClaudeCode, "codex": Codex}
 AGENTS = tuple(SUBJECTS)
 ENVIRONMENTS = ("local", "docker")
 
 
+def known(agent: str) -> str:
+    """The name of a program through which probes go; AuthorError for another."""
+    if agent not in SUBJECTS:
+        raise AuthorError(f"--through {agent}: probes go through {', '.join(AGENTS)}")
+    return agent
+
+
+def require(agent: str, environments: Sequence[str], manifest: BuildManifest) -> None:
+    """AuthorError for a program through which no probes go, or not in one of these environments."""
+    known(agent)
+    for place in environments:
+        if place not in ENVIRONMENTS:
+            raise AuthorError(f"--through works with --env {' and '.join(ENVIRONMENTS)}, not {place}")
+        if place != "local" and not manifest.sandbox.sealed:
+            raise AuthorError(
+                f"--through with --env {place}: the instruments need the sealed sandbox, and the eval has "
+                "sandbox.sealed: false; use --env local"
+            )
+    if manifest.runner.type != agent:
+        raise AuthorError(
+            f"--through {agent}: these tasks were built for {manifest.runner.type}; name the eval itself, from which a "
+            f"build for {agent} is made"
+        )
+
+
 def through(
-    agent: str, stage: Stage, forced: Sequence[Forced], alone: Mapping[str, Outcome], *, standard: bool = True
+    agent: str, stage: Stage, forced: Sequence[Forced], alone: Mapping[str, Outcome], *,
+    modes: Sequence[str] | None = None, standard: bool = True,
 ) -> tuple[list[Passage], tuple[str, ...]]:  # fmt: skip
     """What the program makes of each call, and the tools that it offered; ``alone`` is what the hook says by itself.
 
-    Without ``standard`` only the calls themselves are forced, and not the standard probes on top of them: a sample in
-    other modes, one denied call where a program might not ask its hook.
-    AuthorError for a program or an environment through which no probes go.
+    ``modes``: in which permission modes each call is forced; None: in those of the program, and a sample in its other
+    ones. Without ``standard`` no denied call is forced where a program might not ask its hook.
     """
-    if agent not in SUBJECTS:
-        raise AuthorError(f"--through {agent}: probes go through {', '.join(AGENTS)}")
-    if stage.environment not in ENVIRONMENTS:
-        raise AuthorError(f"--through works with --env {' and '.join(ENVIRONMENTS)}, not {stage.environment}")
-    if stage.environment != "local" and not stage.manifest.sandbox.sealed:
-        raise AuthorError(
-            f"--through with --env {stage.environment}: the instruments need the sealed sandbox, and the eval has "
-            "sandbox.sealed: false; use --env local"
-        )
-    if stage.manifest.runner.type != agent:
-        raise AuthorError(
-            f"--through {agent}: these tasks were built for {stage.manifest.runner.type}; name the eval itself, from "
-            f"which a build for {agent} is made"
-        )
     subject = SUBJECTS[agent]()
     what = f"{agent}, {stage.environment}"
     found: list[Passage] = []
     offered: dict[str, None] = {}
     every, (forced, alone, without, otherwise) = forced, _own(subject, stage, forced, alone)
     possible = [one for one in forced if stage.environment != "local" or subject.possible(one)]
-    wanted = [(mode, possible) for mode in subject.modes]
-    wanted += [(mode, _sample(possible, alone)) for mode in subject.samples if standard]
+    whole = subject.modes if modes is None else tuple(modes)
+    wanted = [(mode, possible) for mode in whole]
+    wanted += [(mode, _sample(possible, alone)) for mode in subject.samples if modes is None]
     for mode, calls in wanted:
         for env, group in by_env(calls):
             stage.say(f"{what}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
@@ -77,12 +89,12 @@ def through(
     found += [
         Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id,
                 notes=(f"not forced: {without[one.id]}",), environment=stage.environment)
-        for mode in subject.modes for one in every if one.id in without
+        for mode in whole for one in every if one.id in without
     ]  # fmt: skip
     found = [replace(seen, notes=(*seen.notes, *otherwise.get(seen.call, ()))) for seen in found]
     order = {one.id: at for at, one in enumerate(every)}
-    modes = (*subject.modes, *subject.samples)
-    found.sort(key=lambda one: (order[one.call], modes.index(one.mode)))
+    ranks = (*whole, *subject.samples)
+    found.sort(key=lambda one: (order[one.call], ranks.index(one.mode)))
     denied = min((one for one in possible if _is_denied(one, alone[one.id])), key=_is_command, default=None)
     if denied is not None and standard:
         stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")

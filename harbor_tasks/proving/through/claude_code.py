@@ -174,6 +174,17 @@ class ClaudeCode:
             },
         )  # fmt: skip
 
+    def writes(self, call: Call) -> tuple[str, str] | None:
+        """By Write, as long as the path is one of the workspace: what Edit leaves another call may have left."""
+        path, text = call.input.get("file_path"), call.input.get("content")
+        if call.tool != "Write" or not isinstance(path, str) or not isinstance(text, str) or path.startswith("/"):
+            return None
+        return path, text
+
+    def leaves_marks(self, tool: str) -> bool:
+        """Commands and servers."""
+        return tool == "Bash" or tool.startswith("mcp__")
+
     def read(self, text: str) -> str:
         """Without the reminder."""
         return text.partition("\n\n<system-reminder>")[0]
@@ -188,7 +199,7 @@ class ClaudeCode:
 
     def entered(self, tool: str, done: Sequence[Any], read: str, failed: bool, reason: str | None) -> bool | None:
         """By the instruments, or by how the program reports the call."""
-        if tool == "Bash" or tool.startswith("mcp__"):
+        if self.leaves_marks(tool):
             return bool(done)
         if not failed:
             return True

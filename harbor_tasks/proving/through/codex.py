@@ -34,6 +34,7 @@ _OWN = ("apply_patch", "view_image", "update_plan", "get_goal", "create_goal", "
 _QUESTIONS = ("AskUserQuestion", "request_user_input")
 _SUBAGENTS = ("Agent", "Task", "spawn_agent")
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
+_ADDED = re.compile(r"\*\*\* Begin Patch\n\*\*\* Add File: (.+)\n((?:\+.*\n)*\+.*)\n\*\*\* End Patch\n?")
 _NOT_OFFERED = ("unsupported call: ", "unsupported custom tool call: ")
 _HEADS = ("Chunk ID: ", "Wall time: ")
 _BAD_INPUT = ("failed to parse function arguments: ", "request_user_input requires ", "apply_patch verification failed")
@@ -206,6 +207,15 @@ class Codex:
                 "    read_call(call)\n": f"    read_call(call)\n    time.sleep({waits!r}.get(call['id'], 0))\n",
             },
         )  # fmt: skip
+
+    def writes(self, call: Call) -> tuple[str, str] | None:
+        """Of a patch that adds one file."""
+        found = _ADDED.fullmatch(str(call.input.get("command", ""))) if call.tool == "apply_patch" else None
+        return None if found is None else (found[1], found[2].replace("\n+", "\n").removeprefix("+") + "\n")
+
+    def leaves_marks(self, tool: str) -> bool:
+        """Commands come to the start-up file, calls of servers to stand-ins."""
+        return tool == "Bash" or tool.startswith("mcp__")
 
     def read(self, text: str) -> str:
         """Of a denied call the reason alone, of others what the tool said, without what the program says around it."""

@@ -20,7 +20,8 @@ class Passage:
     """What became of one call in the program: a row of the table.
 
     ``hook``: was the hook entered; ``decision`` is the log's; ``entered``: did the tool get to work, None where nothing
-    could tell; ``given`` is what it was called with; ``read`` is what the model was shown.
+    could tell; ``effect``: did it leave something, a mark of an instrument or the file that it was to write, None where
+    nothing would; ``given`` is what it was called with; ``read`` is what the model was shown.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Passage:
     call: str = ""
     refusal: Refusal = ""
     environment: str = "local"
+    effect: bool | None = None
 
 
 def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Iterator[str]:
@@ -55,6 +57,8 @@ def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Itera
             yield f"expected {expected}, got {seen.decision}"
     if expected == "deny" and seen.entered:
         yield "the tool ran although the call was denied"
+    elif expected == "deny" and seen.effect:
+        yield "the call was denied, and what it was to do is done"
     if seen.hook and seen.decision == "deny" and seen.read.strip() != str(alone["reason"]).strip():
         yield f"the model read {seen.read[:100]!r} and not the reason"
     if expected in ("allow", "answer", "rewrite") and seen.entered is not True:

@@ -105,6 +105,12 @@ class Subject(Protocol):
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
         """What that script needs of its bench: helpers, a hook that takes its time."""
 
+    def writes(self, call: Call) -> tuple[str, str] | None:
+        """The file of the workspace that a call is to write, and what it holds then; None for any other call."""
+
+    def leaves_marks(self, tool: str) -> bool:
+        """Whether an instrument notes what the tool is asked for."""
+
     def read(self, text: str) -> str:
         """What the model read as a call's result, without what the program adds to any."""
 
@@ -200,6 +206,7 @@ class Session:
             self.log = {str(line.get("tool_use_id")): line for line in json_lines(place / "interceptions.jsonl")}
             self.watch = script.watch
             self.watch.settle(place)
+            self.written = self._written(place / "workspace")
         self.offered = self.watch.offered
 
     def passages(self, alone: Mapping[str, Outcome]) -> Iterator[Passage]:
@@ -225,6 +232,14 @@ class Session:
             if not self.subject.answered(call, seen.read, question, answer):
                 yield f"the model did not read the answer to {question!r}"
 
+    def _written(self, workspace: Path) -> dict[str, bool]:
+        """By the id of a call that is to write a file: does it hold that now? Not where two would write the same."""
+        updated = {ident: line.get("updated_input") for ident, line in self.log.items()}
+        calls = [replace(call, input=updated.get(call.id) or call.input) for call in self.calls]
+        wanted = {call.id: written for call in calls if (written := self.subject.writes(call)) is not None}
+        alone = [ident for ident, what in wanted.items() if list(wanted.values()).count(what) == 1]
+        return {ident: _holds(workspace / wanted[ident][0], wanted[ident][1]) for ident in alone}
+
     def _given_up(self, ident: str) -> str:
         """The reason of a hook whose time was up; nothing when it gave another one."""
         reason = str(self.log.get(ident, {}).get("reason") or "")
@@ -234,15 +249,15 @@ class Session:
         """A passage in a spot: was it tried at all, did it hold, is it found?"""
         read = {call: self.watch.read.get(call, ("it was not proposed", True)) for call in spot.prepared}
         failed = next((self.subject.read(text) for text, error in read.values() if error), None)
-        if failed is not None:
+        if failed is not None and (passage.ok or spot.nested):
             return replace(passage, ok=True, notes=(f"not tried: {' '.join(failed.split())[:200]}",))
         if spot.nested:
             said = self.subject.read(read[spot.prepared[-1]][0])
             done = self.watch.done.get(spot.prepared[-1], [])
             missed = ("a program that the model started made the call",) if done else ()
             return replace(
-                passage, read=said, entered=bool(done), decision="-", ok=not done, given=done[0] if done else None,
-                notes=missed or ("what it said is that of the program which the model started",),
+                passage, read=said, entered=bool(done), effect=bool(done), decision="-", ok=not done,
+                given=done[0] if done else None, notes=missed or (f"that program {self._asked(passage.call)}: {said}",),
             )  # fmt: skip
         told = self.watch.read.get(spot.told or "", ("", True))
         tried = tuple(self.subject.read(told[0]).split("\n")[:1]) if not told[1] else ()
@@ -250,6 +265,10 @@ class Session:
             note = "not held on this machine, and found afterwards: such a trial is void"
             return replace(passage, ok=True, verdict="found", notes=(note, *tried))
         return replace(passage, notes=(*passage.notes, *tried))
+
+    def _asked(self, call: str) -> str:
+        """Whether a nested program came to propose the call."""
+        return "had a model, and its call was stopped" if call in self.watch.read else "had no model"
 
     def _passage(self, one: Forced, call: Call) -> tuple[Passage, bool]:
         """What became of a call, and whether the model read an error."""
@@ -262,9 +281,18 @@ class Session:
             one.probe.name, one.probe.tool, self.mode, one.expected, line is not None,
             str(line["decision"]) if line else "none", self.subject.entered(call.tool, done, read, failed, reason),
             read, done[0] if done else None, call=one.id, refusal=self.subject.refusal(read),
-            environment=self.stage.environment,
+            environment=self.stage.environment, effect=self.written.get(one.id, bool(done) if done else None),
         )  # fmt: skip
+        if passage.effect is None and self.subject.leaves_marks(call.tool):
+            passage = replace(passage, effect=False)
         return passage, failed
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return text == path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def one_by_one(calls: Sequence[Call]) -> Script:
