@@ -3,13 +3,13 @@
 
     codex_start.py --home DIR [--hooks FILE] [--skills DIR]... [--mcp-config FILE [--bridge]] --settings JSON
                    PROGRAM [ARGUMENT...]
-    codex_start.py --home DIR --adopt PREFIX PROGRAM [ARGUMENT...]
+    codex_start.py --home DIR --adopt FILE PROGRAM [ARGUMENT...]
 
 `--home` becomes CODEX_HOME. The settings are those of config.toml; what only this process knows is added: the endpoint
 and the key's variable (OPENAI_BASE_URL, OPENAI_API_KEY or CODEX_API_KEY), and the servers, whose secrets must not
 stand on a command line. With `--bridge` servers that are programs are started by mcp_bridge.py, beside this script.
-With `--adopt` the home has settings already, and only their servers are given to the bridge, which starts them through
-PREFIX: a program that takes a whole command as its one argument.
+With `--adopt` the home has settings already, and only their servers that are programs are given to the bridge, which
+starts them as FILE says.
 Standard library only, Python 3.8 or newer.
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import shutil
 import sys
 from typing import Any, Dict, List, Optional
@@ -70,21 +69,19 @@ def bridged(given: Dict[str, Any]) -> Dict[str, Any]:
     return {name: dict(told, required=True) for name, told in mcp_bridge.start(commands).items()} if commands else {}
 
 
-def adopt(home: str, prefix: str) -> None:
+def adopt(home: str, path: str) -> None:
     """Put the bridge in the place of the servers of a home that somebody else has filled."""
     try:
         import tomllib  # type: ignore[import-not-found, unused-ignore]  # noqa: RUF100
     except ImportError:
         raise ValueError("MCP servers that are programs need an image with Python 3.11 or newer here") from None
-    path = os.path.join(home, "config.toml")
-    with open(path, "rb") as file:
+    config = os.path.join(home, "config.toml")
+    with open(config, "rb") as file:
         settings = tomllib.load(file)
-    for name, one in settings.get("mcp_servers", {}).items():
-        if "command" in one:
-            command = " ".join(map(shlex.quote, [one["command"], *one.get("args", [])]))
-            settings["mcp_servers"][name] = {"command": prefix, "args": [command]}
-    settings["mcp_servers"].update(bridged(settings["mcp_servers"]))
-    write(path, settings)
+    known = servers(path) if os.path.exists(path) else {}
+    own = [name for name, one in settings["mcp_servers"].items() if "command" in one]
+    settings["mcp_servers"].update(bridged({name: known[name] for name in own}))
+    write(config, settings)
 
 
 def write(path: str, settings: Dict[str, Any]) -> None:
@@ -121,7 +118,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--mcp-config")
     parser.add_argument("--bridge", action="store_true")
     parser.add_argument("--settings")
-    parser.add_argument("--adopt", metavar="PREFIX")
+    parser.add_argument("--adopt", metavar="FILE")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)
     try:

@@ -51,6 +51,10 @@ def run(
             "--resume", metavar="JOB", help="go on with this job, where and by whom it ran: finished trials are kept"
         ),
     ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", metavar="USD", help="start no new trial when the job has cost as much"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
     harbor: HarborPath = None,
@@ -66,7 +70,7 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted,
+        scripted=scripted, max_cost=max_cost,
     )  # fmt: skip
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)

@@ -41,6 +41,11 @@ def token_in(text: str) -> bool:
     return _TOKEN.search(text.encode("utf-8", "replace")) is not None
 
 
+def without_tokens(text: str) -> str:
+    """The text with `(hidden)` in the place of each token of a known form."""
+    return _TOKEN.sub(b"(hidden)", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
 def looks_secret(name: str, value: str) -> bool:
     """Whether a literal value looks like a secret: by its form, or by its name when it is no reference."""
     if token_in(value):

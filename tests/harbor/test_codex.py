@@ -13,18 +13,15 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments.base import Trial
-from harbor_tasks.environments.docker import address_in
-from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.evidence import calls_of, json_lines
-from harbor_tasks.environments.scripted import recorded_calls
+from harbor_tasks.environments.scripted import KEY
 
 from .kit import Desk, MakeDesk
 
 pytestmark = [pytest.mark.harbor, pytest.mark.engine, pytest.mark.codex]
 
-KEY = "sk-the-key-of-the-models-own"
+TOKEN = "desk-token-4711"
 OPTIONS = [{"label": label, "description": label} for label in ("Lead", "Tin")]
 QUESTION = {"id": "metal", "question": "Which?", "header": "W", "options": OPTIONS}
 OFF = '{"hooks": {"PreToolUse": []}}'
@@ -39,7 +36,7 @@ HUNT = (
 SERVER = """import json, os, sys
 for line in sys.stdin:
     request = json.loads(line)
-    text = "%s %s %s" % (os.getuid(), os.environ.get("OPENAI_API_KEY"), request.get("params"))
+    text = "%s %s %s" % (os.getuid(), os.environ.get("DESK_TOKEN"), request.get("params"))
     results = {
         "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
                        "serverInfo": {"name": "d", "version": "1"}},
@@ -92,7 +89,7 @@ return calls[:3] == ["Bash", "request_user_input", "mcp__my_desk__send"] and out
 
 @dataclass
 class Played:
-    """The trial, what the model read of each call, what it was told, and the model that was asked for."""
+    """The trial, what the model read of each call, what it was told or noted, and the model that was asked for."""
 
     trial: Trial
     folder: Path
@@ -117,25 +114,27 @@ def played(make_desk: MakeDesk, codex_bin: Path) -> Iterator[Played]:
     desk.spec |= {
         "runner": {"type": "codex", "plugin_dirs": ["plugin"], "effort": "high", "system_prompt": "SYSTEM-WORD"},
         "models": {"skill": "gpt-5.5"}, "execution": {"skill": "tidy", "arguments": "AB"}, "outputs": [{"path": "."}],
-        "mcp_servers": [{"name": "my-desk", "command": "python3", "args": ["server.py"]}],
+        "mcp_servers": [{
+            "name": "my-desk", "command": "python3", "args": ["server.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN}"}}],
     }  # fmt: skip
     desk.spec["judges"].append({"name": "calls", "check": JUDGE})
     desk.case("one", replay=list(CALLS.values()), **{"answers.yaml": "Which?: Tin\n"})
-    [task] = [path.parent for path in desk.build().glob("*/task.toml")]
-    engine = find_engine()
-    subnet = engine.client.api.inspect_network("bridge")["IPAM"]["Config"][0]["Subnet"]
-    engine.close()
-    with Endpoint(str(address_in(subnet))) as endpoint, pytest.MonkeyPatch.context() as patched:
-        patched.delenv("CODEX_API_KEY", raising=False)
-        patched.setenv("OPENAI_BASE_URL", f"{endpoint.add('one', recorded_calls(task, None))}/v1")
-        patched.setenv("OPENAI_API_KEY", KEY)
-        ran = desk.run("codex")
-        read, told = endpoint.read_by_model("one"), json.dumps([one.body for one in endpoint.recorded("one")])
-        asked = [one.asked for one in endpoint.recorded("one") if one.asked is not None]
+    desk.build()
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"):
+            patched.delenv(name, raising=False)
+        patched.setenv("DESK_TOKEN", TOKEN)
+        ran = desk.run("codex", scripted=True)
     trial = ran.trials["one"]
     assert trial.error is None, trial.error
-    shown = {name: read[ident][0] for name, ident in IDS.items() if ident in read}
-    yield Played(trial, ran.kept("one", "trial.json").parent, shown, told, asked[0].model)
+    folder = ran.kept("one", "trial.json").parent
+    requests = list(json_lines(folder / "model.jsonl"))
+    read: dict[str, Any] = {}
+    for one in requests:
+        read |= one.get("results", {})
+    shown = {name: read[ident]["text"] for name, ident in IDS.items() if ident in read}
+    own = "".join(path.read_text() for path in ran.folder.rglob("rollout-*.jsonl"))
+    yield Played(trial, folder, shown, json.dumps(requests) + own, requests[0]["model"])
 
 
 def test_each_call_gets_its_decision_and_denied_ones_have_no_effect(played: Played) -> None:
@@ -150,22 +149,22 @@ def test_each_call_gets_its_decision_and_denied_ones_have_no_effect(played: Play
     assert not left & {"forbidden", "secret.txt"}
 
 
-def test_questions_are_answered_and_servers_run_as_worker_without_the_key(played: Played) -> None:
+def test_questions_are_answered_and_servers_have_a_user_of_their_own(played: Played) -> None:
     assert json.loads(played.read["question"])["answers"]["metal"] == {"answers": ["Tin"]}
     assert '"note": "checked: hello"' in played.read["rewrite"].replace("'", '"')
-    assert " None " in played.read["rewrite"]
+    assert f"904 {TOKEN} " in played.read["rewrite"]
 
 
 def test_what_the_model_runs_is_worker_and_finds_no_key(played: Played) -> None:
     assert "worker" in played.read["plant"].split("\nOutput:\n")[1]
     assert "Permission denied" in played.read["hunt"]
-    assert KEY not in played.read["hunt"]
-    assert "Which?" not in played.read["hunt"]
+    for secret in (KEY, TOKEN, "Which?"):
+        assert secret not in played.read["hunt"], secret
 
 
 def test_the_evals_settings_skills_and_memory_reach_the_program(played: Played) -> None:
     assert played.model == "gpt-5.5"
-    for body in ("TIDY-BODY", "AB", "indexes", "MEMORY-BODY", "SYSTEM-WORD", '"effort": "high"'):
+    for body in ("TIDY-BODY", "AB", "indexes", "MEMORY-BODY", "SYSTEM-WORD", '"effort":"high"'):
         assert body in played.texts, body
 
 
