@@ -80,6 +80,8 @@ def adopt(home: str, path: str) -> None:
         settings = tomllib.load(file)
     known = servers(path) if os.path.exists(path) else {}
     own = [name for name, one in settings["mcp_servers"].items() if "command" in one]
+    if not set(own) <= set(known):
+        raise ValueError("%s does not say how to start the MCP server %s" % (path, min(set(own) - set(known))))
     settings["mcp_servers"].update(bridged({name: known[name] for name in own}))
     write(config, settings)
 
@@ -88,6 +90,7 @@ def write(path: str, settings: Dict[str, Any]) -> None:
     """The settings as config.toml, for nobody else to read."""
     lines = ["%s = %s\n" % (toml(key), toml(value)) for key, value in settings.items()]
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # it may have been there
         file.writelines(lines)
 
 
