@@ -23,12 +23,24 @@ from typing import Any, Dict
 
 PLACE = "/opt/harbor-pack-probes"
 IMAGE = "/usr/local/lib/harbor-pack"
-MANAGED = "/etc/claude-code/managed-settings.json"
+MANAGED, CODEX_HOOKS = "/etc/claude-code/managed-settings.json", "/etc/codex/hooks.json"
+CODEX = "/usr/local/bin/codex"
 HOOK = "/opt/harbor-pack/hooks/tools.py"
 RUNS = 'eval "$1"'  # how the prefix has worker run a command
+SERVES = 'exec "$1" exec-server'  # how Codex's launcher has worker run all of them
 STAND_IN = """case $1 in
 'id -un' | *%s*) eval "$1" ;;
 *) printf '%%s %%s\\0' "$(date +%%s.%%N)" "$1" >>%s/marks/commands ;;
+esac
+"""
+
+
+START_UP = """case $BASH_EXECUTION_STRING in
+*%s*) unset BASH_ENV ;;
+*)
+    printf '%%s %%s\\0' "$(date +%%s.%%N)" "$BASH_EXECUTION_STRING" >>%s/marks/commands
+    exit 0
+    ;;
 esac
 """
 
@@ -46,6 +58,11 @@ def main(given: Dict[str, Any]) -> None:
     if prefix.count(RUNS) != 1:
         sys.exit("instruments: the prefix does not run commands in the way that is known")
     write(IMAGE + "/prefix", prefix.replace(RUNS, ". %s/stand-in" % PLACE))
+    write(PLACE + "/start-up", START_UP % (quoted(given["keep"]), PLACE))
+    launcher = read(CODEX)
+    if launcher.count(SERVES) != 1:
+        sys.exit("instruments: Codex's launcher does not run commands in the way that is known")
+    write(CODEX, launcher.replace(SERVES, "BASH_ENV=%s/start-up %s" % (PLACE, SERVES)))
     start = "/usr/bin/sudo -n -u services %s/serve %%s\n" % IMAGE
     write("/etc/harbor-pack/servers", "".join(start % name for name in given["servers"]))
     rule = "agent ALL=(services) NOPASSWD: %s/serve %%s\n" % IMAGE
@@ -55,10 +72,9 @@ def main(given: Dict[str, Any]) -> None:
     write(told, "\n".join([*lines, "permission_mode=%s" % given["mode"]]) + "\n")
     settings = json.loads(read(MANAGED))
     settings["env"] = {**settings.get("env", {}), **given["env"]}
-    for groups in settings.get("hooks", {}).values() if given["limit"] is not None else ():
-        for hook in (hook for group in groups for hook in group["hooks"]):
-            hook["timeout"] = given["limit"]
-    write(MANAGED, json.dumps(settings))
+    write(MANAGED, json.dumps(limited(settings, given["limit"])))
+    if os.path.exists(CODEX_HOOKS):
+        write(CODEX_HOOKS, json.dumps(limited(json.loads(read(CODEX_HOOKS)), given["limit"])))
     if os.path.exists(HOOK):
         text = read(HOOK)
         for line, other in given["hook"].items():
@@ -66,6 +82,14 @@ def main(given: Dict[str, Any]) -> None:
                 sys.exit("instruments: the hook has no line %r" % line)
             text = text.replace(line, other)
         write(HOOK, text, 0o640)
+
+
+def limited(settings: Dict[str, Any], limit: Any) -> Dict[str, Any]:
+    """Settings whose hooks have this limit, if there is one."""
+    for groups in settings.get("hooks", {}).values() if limit is not None else ():
+        for hook in (hook for group in groups for hook in group["hooks"]):
+            hook["timeout"] = limit
+    return settings
 
 
 def quoted(text: str) -> str:

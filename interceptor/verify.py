@@ -268,7 +268,8 @@ def number(value: Any) -> Optional[float]:
         return None
 
 
-SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", "request_user_input"}, {"apply_patch", "Write", "Edit"})
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")
+SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", *CODEX_QUESTIONS}, {"apply_patch", "Write", "Edit"})
 STRENGTH = ("none", "allow", "rewrite", "answer", "ask", "deny")
 
 
@@ -417,7 +418,7 @@ def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
 def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
     """Every question that the agent put, and its answer; None when it got none."""
     asked = []
-    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", "request_user_input")}
+    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", *CODEX_QUESTIONS)}
     for ident in list(by_id) + [i for i, line in log.items() if i not in by_id and line.get("answers")]:
         call = by_id.get(ident, {})
         given = {a.get("question"): a for a in log.get(ident, {}).get("answers") or [] if isinstance(a, dict)}
@@ -425,10 +426,11 @@ def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
         put = asked_input.get("questions") if isinstance(asked_input, dict) else None
         put = [q for q in put if isinstance(q, dict)] if isinstance(put, list) else []
         for question in put or [{"question": text} for text in given]:
-            answer = given.get(question.get("question"), {})
+            text = question.get("question", question.get("title"))
+            answer = given.get(text, {})
             options = question.get("options")
             asked.append({
-                "question": question.get("question"),
+                "question": text,
                 "options": [o.get("label") if isinstance(o, dict) else o for o in options or []],
                 "answer": answer.get("answer"), "tier": answer.get("tier"), "free_text": bool(answer.get("free_text")),
                 "decision": call.get("decision", log.get(ident, {}).get("decision")),
@@ -618,6 +620,21 @@ def reference_texts(folder: str) -> Dict[str, str]:
         return {}
     space = Workspace(folder, {}, None)
     return space.texts(space.paths)
+
+
+def codex_record(logs: str) -> Optional[str]:
+    """Codex's record of its sessions, where Harbor keeps it, as a transcript in the verifier's own folder."""
+    sessions, script = os.path.join(AGENT_LOGS, "sessions"), os.path.join(HERE, "codex_transcript.py")
+    if not os.path.isdir(sessions) or not os.path.isfile(script):
+        return None
+    spec = importlib.util.spec_from_file_location("codex_transcript", script)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    path = os.path.join(logs, "transcript.jsonl")
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for line in module.transcript_of(sessions):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
 
 
 def load_json(path: Optional[str], default: Any) -> Any:
@@ -1594,7 +1611,7 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
 def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
     """The places of a container, where the caller named none."""
     args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
-    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt")
+    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt") or codex_record(args.logs)
     args.in_place = args.interceptions is None
     if args.in_place:
         args.interceptions = "/var/log/harbor-pack/interceptions.jsonl"

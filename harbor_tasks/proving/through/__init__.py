@@ -12,7 +12,7 @@ stopped, or its time is up.
 - passages.py: what became of a call, and what is not as it must be
 - bench.py: where the instruments stand, on this machine or in a sealed sandbox
 - session.py: one run of a program, and what a program must tell of itself (`Subject`)
-- claude_code.py: Claude Code
+- claude_code.py, codex.py: the programs
 """
 
 from __future__ import annotations
@@ -21,23 +21,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harbor_tasks.errors import AuthorError
-from harbor_tasks.proving.calls import Forced, Outcome
+from harbor_tasks.proving.calls import SAME, Forced, Outcome
+from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.through.claude_code import ClaudeCode
+from harbor_tasks.proving.through.codex import Codex
 from harbor_tasks.proving.through.passages import Passage, misses
 from harbor_tasks.proving.through.session import Session, Stage, Subject, by_env
-from harbor_tasks.tasks.manifest import BuildManifest
+from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest
 
-__all__ = ["AGENTS", "Passage", "Stage", "misses", "require", "through"]
+__all__ = ["AGENTS", "Passage", "Stage", "known", "misses", "require", "through"]
 
-SUBJECTS: Mapping[str, Callable[[], Subject]] = {"claude-code": ClaudeCode}
+SUBJECTS: Mapping[str, Callable[[], Subject]] = {"claude-code": ClaudeCode, "codex": Codex}
 AGENTS = tuple(SUBJECTS)
 ENVIRONMENTS = ("local", "docker")
 
 
-def require(agent: str, environments: Sequence[str], manifest: BuildManifest) -> None:
-    """AuthorError for a program through which no probes go, or not in one of these environments."""
+def known(agent: str) -> str:
+    """The name of a program through which probes go; AuthorError for another."""
     if agent not in SUBJECTS:
         raise AuthorError(f"--through {agent}: probes go through {', '.join(AGENTS)}")
+    return agent
+
+
+def require(agent: str, environments: Sequence[str], manifest: BuildManifest) -> None:
+    """AuthorError for a program through which no probes go, or not in one of these environments."""
+    known(agent)
     for place in environments:
         if place not in ENVIRONMENTS:
             raise AuthorError(f"--through works with --env {' and '.join(ENVIRONMENTS)}, not {place}")
@@ -46,6 +54,11 @@ def require(agent: str, environments: Sequence[str], manifest: BuildManifest) ->
                 f"--through with --env {place}: the instruments need the sealed sandbox, and the eval has "
                 "sandbox.sealed: false; use --env local"
             )
+    if manifest.runner.type != agent:
+        raise AuthorError(
+            f"--through {agent}: these tasks were built for {manifest.runner.type}; name the eval itself, from which a "
+            f"build for {agent} is made"
+        )
 
 
 def through(
@@ -61,6 +74,7 @@ def through(
     what = f"{agent}, {stage.environment}"
     found: list[Passage] = []
     offered: dict[str, None] = {}
+    every, (forced, alone, without, otherwise) = forced, _own(subject, stage, forced, alone)
     possible = [one for one in forced if stage.environment != "local" or subject.possible(one)]
     whole = subject.modes if modes is None else tuple(modes)
 
@@ -76,13 +90,14 @@ def through(
     seen = {one.call: one for one in found if one.mode == whole[0] and not one.refusal}
     for mode in subject.samples if modes is None else ():
         force(_sample([one for one in possible if one.id in seen], alone, seen), mode)
-    left_out = ("not forced: it is about a file outside the workspace",)
+    without |= {one.id: "it is about a file outside the workspace" for one in forced if one not in possible}
     found += [
-        Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id, notes=left_out,
-                environment=stage.environment)
-        for mode in whole for one in forced if one not in possible
+        Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id,
+                notes=(f"not forced: {without[one.id]}",), environment=stage.environment)
+        for mode in whole for one in every if one.id in without
     ]  # fmt: skip
-    order = {one.id: at for at, one in enumerate(forced)}
+    found = [replace(seen, notes=(*seen.notes, *otherwise.get(seen.call, ()))) for seen in found]
+    order = {one.id: at for at, one in enumerate(every)}
     ranks = (*whole, *subject.samples)
     found.sort(key=lambda one: (order[one.call], ranks.index(one.mode)))
     candidates = [one for one in possible if one.id in seen and _is_denied(one, alone[one.id])]
@@ -101,6 +116,34 @@ def through(
         session = Session(subject, stage, again, subject.modes[0], denied.probe.env, elsewhere=True)
         found += session.passages(dict.fromkeys((spot.id for spot in subject.spots), alone[denied.id]))
     return found, tuple(offered)
+
+
+def _own(
+    subject: Subject, stage: Stage, forced: Sequence[Forced], alone: Mapping[str, Outcome]
+) -> tuple[list[Forced], dict[str, Outcome], dict[str, str], dict[str, tuple[str, ...]]]:  # fmt: skip
+    """The calls by the program's own tools, what the hook says of them, why some have none, and what to say of others.
+
+    A call that must not pass may be denied for another reason where its tool has other fields: that is said. One that
+    is no longer denied is not as expected.
+    """
+    own, without, otherwise = [], dict[str, str](), dict[str, tuple[str, ...]]()
+    for one in forced:
+        found = subject.own(one)
+        if isinstance(found, str):
+            without[one.id] = found
+        else:
+            own.append(found)
+    changed = [one for one in own if one not in forced]
+    asked = ask_here(stage.source / BUILD_DIR / "probe", stage.manifest, stage.caller, changed) if changed else {}
+    for at, one in enumerate(own):
+        if one.id not in asked:
+            continue
+        got = str(asked[one.id]["got"])
+        otherwise[one.id] = (f"as {one.probe.tool}",)
+        if got == "deny" and one.expected not in (got, SAME):
+            own[at] = replace(one, expected=got)
+            otherwise[one.id] = (f"as {one.probe.tool} it is denied: {asked[one.id]['reason']}",)
+    return own, {**alone, **asked}, without, otherwise
 
 
 def _sample(

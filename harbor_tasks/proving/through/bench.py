@@ -105,10 +105,12 @@ class LocalBench:
         named = _config({one.name: [str(one.command)] for one in servers})
         for name, text in {**fixture.helpers, "servers.json": named}.items():
             (self.at / name).write_text(text, encoding="utf-8")
-        path = environment / ".claude" / "settings.json"
-        if path.is_file():
+        for path in (environment / ".claude" / "settings.json", environment / ".codex" / "hooks.json"):
+            if not path.is_file():
+                continue
             settings = json.loads(path.read_bytes())
-            settings["env"] = {**settings.get("env", {}), **fixture.env}
+            if path.name == "settings.json":  # the other file may hold nothing but hooks
+                settings["env"] = {**settings.get("env", {}), **fixture.env}
             for hook in _hooks(settings) if fixture.limit is not None else ():
                 hook["timeout"] = fixture.limit
             path.write_text(json.dumps(settings), encoding="utf-8")

@@ -119,6 +119,14 @@ class ClaudeCode:
         tool = "Agent" if forced.probe.tool == "Task" else forced.probe.tool
         return Call(forced.id, tool, _complete(tool, forced.probe.input))
 
+    def own(self, forced: Forced) -> Forced | str:
+        """As it is: probes are written for this program's tools."""
+        return forced
+
+    def answered(self, call: Call, read: str, question: str, answer: Any) -> bool:  # noqa: ARG002 - by the question
+        """By the question itself."""
+        return f'"{question}"=' in read
+
     def possible(self, forced: Forced) -> bool:
         """Whether a call leaves files outside the workspace alone."""
         name = _FILES.get(forced.probe.tool)

@@ -68,9 +68,6 @@ def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Itera
     updated = alone["updated_input"] or {}
     if expected == "rewrite" and seen.tool.startswith("mcp__") and (seen.given or {}).get("input") != updated:
         yield f"the tool was called with {json.dumps((seen.given or {}).get('input'))}"
-    for question in updated.get("answers") or {} if expected == "answer" else ():
-        if f'"{question}"=' not in seen.read:
-            yield f"the model did not read the answer to {question!r}"
 
 
 def notes(seen: Passage) -> Iterator[str]:

@@ -20,7 +20,7 @@ from harbor_tasks.environments.base import Event, RunOptions, read_trials, trial
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import InterruptedRun, MachineError
-from harbor_tasks.proving.calls import Forced, Outcome
+from harbor_tasks.proving.calls import SAME, Forced, Outcome
 from harbor_tasks.proving.sandbox import probe_build
 from harbor_tasks.proving.through.bench import Bench, Fixture, bench_for
 from harbor_tasks.proving.through.passages import Passage, Refusal, misses, notes
@@ -93,6 +93,9 @@ class Subject(Protocol):
     def call(self, forced: Forced) -> Call:
         """The call as the program's model proposes it."""
 
+    def own(self, forced: Forced) -> Forced | str:
+        """The call by the tools that the program has, or why it has none for it."""
+
     def possible(self, forced: Forced) -> bool:
         """Whether the call can be made without reaching anything outside the workspace."""
 
@@ -116,6 +119,9 @@ class Subject(Protocol):
 
     def entered(self, tool: str, done: Sequence[Any], read: str, failed: bool, reason: str | None) -> bool | None:
         """Whether the tool got to work; ``done`` is what the instruments noted, ``reason`` the log's."""
+
+    def answered(self, call: Call, read: str, question: str, answer: Any) -> bool:
+        """Whether what the model read of a question's call holds this answer."""
 
 
 class WatchedScript(Script):
@@ -212,10 +218,19 @@ class Session:
             outcome = alone[one.id]
             if spot is not None and spot.late:
                 outcome = {**outcome, "reason": self._given_up(one.id)}
-            missed = tuple(misses(one, passage, failed, outcome))
+            missed = (*misses(one, passage, failed, outcome), *self._unanswered(one, call, passage, outcome))
             passage = replace(passage, ok=not missed, notes=missed or tuple(notes(passage)))
             passage = passage if spot is None else self._judged(passage, spot)
             yield passage if passage.ok else replace(passage, verdict="missed")
+
+    def _unanswered(self, one: Forced, call: Call, seen: Passage, alone: Outcome) -> Iterator[str]:
+        """The questions whose answer the model did not read."""
+        expected = alone["got"] if one.expected == SAME else one.expected
+        if expected != "answer" or seen.refusal in ("not offered", "bad input"):
+            return
+        for question, answer in ((alone["updated_input"] or {}).get("answers") or {}).items():
+            if not self.subject.answered(call, seen.read, question, answer):
+                yield f"the model did not read the answer to {question!r}"
 
     def _written(self, workspace: Path) -> dict[str, bool]:
         """By the id of a call that is to write a file: does it hold that now? Not where two would write the same."""
