@@ -15,11 +15,13 @@ from rich.console import Console
 
 from harbor_tasks.agents.base import Launch, Places
 from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+from harbor_tasks.endpoint import Call
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.probes import Probe
 from harbor_tasks.proving import ProbeReport, prove
 from harbor_tasks.proving.calls import Forced
 from harbor_tasks.proving.through import Passage, misses
+from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
 
@@ -264,10 +266,6 @@ ALONE = {"got": "deny", "reason": "no", "updated_input": None}
             {"hook": True, "decision": "rewrite", "entered": True, "read": "ok", "given": {"input": {"a": 2}}},
             'called with {"a": 2}',
         ),
-        (
-            "answer", {"got": "answer", "reason": "", "updated_input": {"answers": {"Q?": "x"}}},
-            {"hook": True, "decision": "answer", "entered": True, "read": "nobody answered"}, "did not read the answer",
-        ),
     ],
 )  # fmt: skip
 def test_what_differs_is_named(expected: str, alone: dict[str, Any], seen: dict[str, Any], says: str | None) -> None:
@@ -276,3 +274,13 @@ def test_what_differs_is_named(expected: str, alone: dict[str, Any], seen: dict[
     found = list(misses(forced, passage, failed=seen["decision"] == "deny", alone=alone))
     assert (found == []) is (says is None)
     assert says is None or any(says in one for one in found)
+
+
+def test_an_answer_is_one_that_the_model_reads() -> None:
+    program, call = ClaudeCode(), Call("toolu_1", "AskUserQuestion", {})
+    told = 'Your questions have been answered: "Which?"="Tin", "Which ones?"="Lead,Tin". You can go on.'
+    assert program.answered(call, told, "Which?", "Tin")
+    assert program.answered(call, told, "Which ones?", ["Lead", "Tin"])
+    assert not program.answered(call, told, "Which?", "Lead")
+    assert not program.answered(call, told, "What?", "Tin")
+    assert not program.answered(call, "The user did not answer.", "Which?", "Tin")

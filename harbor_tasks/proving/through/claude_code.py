@@ -123,9 +123,10 @@ class ClaudeCode:
         """As it is: probes are written for this program's tools."""
         return forced
 
-    def answered(self, call: Call, read: str, question: str, answer: Any) -> bool:  # noqa: ARG002 - by the question
-        """By the question itself."""
-        return f'"{question}"=' in read
+    def answered(self, call: Call, read: str, question: str, answer: Any) -> bool:  # noqa: ARG002 - they stand in one text
+        """By question and answer; of several that were chosen the program makes a list in one text."""
+        shown = ",".join(map(str, answer)) if isinstance(answer, list) else str(answer)
+        return f'"{question}"="{shown}"' in read
 
     def possible(self, forced: Forced) -> bool:
         """Whether a call leaves files outside the workspace alone."""
