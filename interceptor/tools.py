@@ -45,11 +45,12 @@ DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_BUDGET = {"calls": 100, "tokens": 1000000}  # of the model in a trial
 HANDLERS = "tool_handlers.yaml"
 ASKED = ".asked"  # beside the log: as many bytes as the model was asked times
-QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")  # answered when they have run
+QUESTION_TOOLS = ("AskUserQuestion", *CODEX_QUESTIONS)
 SAME_TOOL = {  # what a tool is called elsewhere: in older versions, in Codex
     "Task": ["Agent"], "Agent": ["Task"], "Write": ["apply_patch"], "Edit": ["apply_patch"],
     "apply_patch": ["Write", "Edit"], "AskUserQuestion": ["request_user_input"],
-    "request_user_input": ["AskUserQuestion"],
+    "request_user_input": ["AskUserQuestion"], "request_user_input_async": ["AskUserQuestion", "request_user_input"],
 }  # fmt: skip
 DIGITS = frozenset("0123456789")
 IGNORECASE, MULTILINE, DOTALL, ASCII = 2, 8, 16, 256  # of `re`
@@ -1713,8 +1714,12 @@ def answer(questions, rule, overrides, ask, call):
 
 def answer_call(rule, config, ask, call):
     """Answers the questions of a call."""
-    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
-    if call["tool"] == "request_user_input":
+    given = call["input"]
+    if call["tool"] == "request_user_input_async":  # has titles only, by which the model knows what was answered
+        listed = [raw for raw in given.get("questions") or () if isinstance(raw, dict)]
+        given = {"questions": [dict(raw, question=raw.get("title"), id=raw.get("title")) for raw in listed]}
+    questions, answers, tiers, told = questions_of(given), {}, set(), []
+    if call["tool"] in CODEX_QUESTIONS:
         call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
         if len(call["ids"]) < len(call["input"]["questions"]):
             raise Refused("a question has no id of its own")
@@ -2004,7 +2009,7 @@ def decide(call, config, env, guard, ask):
     if not isinstance(tool_input, dict) or (tool in ("Bash", "apply_patch") and not isinstance(command, str)):
         raise Refused("the tool input, or the command in it, is not of the right type")
     asks = tool in QUESTION_TOOLS
-    late = call["event"] != "PreToolUse" and tool != "request_user_input"  # it has run
+    late = call["event"] != "PreToolUse" and tool not in CODEX_QUESTIONS  # it has run
 
     def reading():
         if not readings:
@@ -2111,7 +2116,7 @@ def read_call(call):
     for key, name in names.items():
         if isinstance(payload.get(name), str):
             call[key] = payload[name]
-    call.update(input=payload["tool_input"], codex="turn_id" in payload or call["tool"] == "request_user_input")
+    call.update(input=payload["tool_input"], codex="turn_id" in payload or call["tool"] in CODEX_QUESTIONS)
     if call["event"] not in ("PreToolUse", "PostToolUse") or not (call["tool"] or "").strip():
         raise Refused("the payload names no tool, or another event")
 
@@ -2158,7 +2163,10 @@ def append_to_log(call, start):
     }  # fmt: skip
     for key in ("event", "tool", "decision", "handler", "match", "tier", "reason", "notes"):
         line[key] = call[key]
-    for key, value in (("agent_id", call["agent"]), ("answers", call["answers"]), ("model", call["model"])):
+    more = {"agent_id": call["agent"], "answers": call["answers"], "model": call["model"]}
+    if call["event"] == "PreToolUse":  # what the tool gets in place of its input
+        more["updated_input"] = call["updated"]
+    for key, value in more.items():
         if value is not None:
             line[key] = value
     data = dumps(line).encode() + b"\n"

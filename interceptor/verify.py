@@ -27,7 +27,9 @@ What a judge sees as ``outputs`` (keys that are not known in a run are left out)
     deleted_files   paths of starting files that are gone
     unread          path -> why the text is missing or not the whole one (binary, too big, a link out of the workspace)
     main_content    the first declared output that was made, else the one changed file, else the final message
-    tool_calls      [{id, name, input, decision, result, is_error, tier, reason, answers, agent, logged}]
+    tool_calls      [{id, name, input, input_as_run, decision, result, is_error, tier, reason, answers, agent, logged}];
+                    ``input`` is as the agent proposed it, ``input_as_run`` what the tool got of it: after a rewrite or
+                    an answer another one, None when the call was refused
     events          [{type: assistant|tool_result|user|result, text, tools: [{id, name, input}], agent}]
     conversation    what the agent said, subagents aside
     interceptions   the lines of the interception log
@@ -269,7 +271,8 @@ def number(value: Any) -> Optional[float]:
         return None
 
 
-SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", "request_user_input"}, {"apply_patch", "Write", "Edit"})
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")
+SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", *CODEX_QUESTIONS}, {"apply_patch", "Write", "Edit"})
 STRENGTH = ("none", "allow", "rewrite", "answer", "ask", "deny")
 
 
@@ -298,8 +301,20 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
         said = line or {}
         reason = said.get("reason") or (call["result"] if decision == "deny" else None)
         more = {"tier": said.get("tier"), "reason": reason, "answers": said.get("answers"), "logged": line is not None}
-        joined.append(dict(call, decision=decision, **more))
+        told = dict(call, decision=decision, **more)
+        joined.append(dict(told, input_as_run=input_as_run(told, said)))
     return joined
+
+
+def input_as_run(call: Json, line: Json) -> Any:
+    """What the tool got: what the hook made of the input, else the input; None when the call was refused.
+
+    A call that the run ended before its result may have run.
+    """
+    if call["decision"] in ("deny", "ask") or was_refused(call):
+        return None
+    changed = call["decision"] in ("rewrite", "answer") and isinstance(line.get("updated_input"), dict)
+    return line["updated_input"] if changed else call["input"]
 
 
 DENIED_BY_RULE = "<tool_use_error>File is in a directory that is denied by your permission settings"
@@ -342,9 +357,12 @@ def is_about(line: Json, tool: str, given: Any) -> bool:
 
     Its hash says so. Claude Code shows a hook some inputs otherwise than its transcript: a file's path is absolute and
     without ``..``, and a question says whether it takes several answers. Where the path is restated, and where the hook
-    was asked under another tool's name and input (Monitor as Bash), the call's id has to do.
+    was asked under another tool's name and input (Monitor as Bash), the call's id has to do. Of calls that a program of
+    the model's makes, Codex's record has what the hook made of their input.
     """
     if line.get("input_sha256") in (input_sha256(given), input_sha256(with_defaults(given))):
+        return True
+    if line.get("decision") == "rewrite" and isinstance(given, dict) and line.get("updated_input") == given:
         return True
     if other_tool(line.get("tool"), tool):
         return True
@@ -403,7 +421,7 @@ def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
 def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
     """Every question that the agent put, and its answer; None when it got none."""
     asked = []
-    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", "request_user_input")}
+    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", *CODEX_QUESTIONS)}
     for ident in list(by_id) + [i for i, line in log.items() if i not in by_id and line.get("answers")]:
         call = by_id.get(ident, {})
         given = {a.get("question"): a for a in log.get(ident, {}).get("answers") or [] if isinstance(a, dict)}
@@ -411,10 +429,11 @@ def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
         put = asked_input.get("questions") if isinstance(asked_input, dict) else None
         put = [q for q in put if isinstance(q, dict)] if isinstance(put, list) else []
         for question in put or [{"question": text} for text in given]:
-            answer = given.get(question.get("question"), {})
+            text = question.get("question", question.get("title"))
+            answer = given.get(text, {})
             options = question.get("options")
             asked.append({
-                "question": question.get("question"),
+                "question": text,
                 "options": [o.get("label") if isinstance(o, dict) else o for o in options or []],
                 "answer": answer.get("answer"), "tier": answer.get("tier"), "free_text": bool(answer.get("free_text")),
                 "decision": call.get("decision", log.get(ident, {}).get("decision")),
@@ -604,6 +623,21 @@ def reference_texts(folder: str) -> Dict[str, str]:
         return {}
     space = Workspace(folder, {}, None)
     return space.texts(space.paths)
+
+
+def codex_record(logs: str) -> Optional[str]:
+    """Codex's record of its sessions, where Harbor keeps it, as a transcript in the verifier's own folder."""
+    sessions, script = os.path.join(AGENT_LOGS, "sessions"), os.path.join(HERE, "codex_transcript.py")
+    if not os.path.isdir(sessions) or not os.path.isfile(script):
+        return None
+    spec = importlib.util.spec_from_file_location("codex_transcript", script)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    path = os.path.join(logs, "transcript.jsonl")
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for line in module.transcript_of(sessions):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
 
 
 def load_json(path: Optional[str], default: Any) -> Any:
@@ -1580,7 +1614,7 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
 def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
     """The places of a container, where the caller named none."""
     args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
-    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt")
+    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt") or codex_record(args.logs)
     args.in_place = args.interceptions is None
     if args.in_place:
         args.interceptions = "/var/log/harbor-pack/interceptions.jsonl"

@@ -100,7 +100,7 @@ def probe(
     through: Annotated[
         str | None,
         typer.Option(
-            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
+            "--through", metavar="AGENT", help="also through this agent program (claude-code, codex); no key, no cost"
         ),
     ] = None,
     host: Host = None,
@@ -111,10 +111,12 @@ def probe(
     from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.environments.sources import built_tasks
     from harbor_tasks.proving import prove
+    from harbor_tasks.proving.through import known
 
     options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
     places = [name.strip() for name in environment.split(",")]
-    with built_tasks(source, warn, building) as tasks:
+    runner = None if through is None else known(through)
+    with built_tasks(source, warn, building, runner=runner) as tasks:
         report = prove(tasks, environments=places, options=options, say=complain, agent=through)
     if as_json:
         print_json(report.as_json())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.agents.probe import ProbeAgent
 from harbor_tasks.agents.replay import DEFAULT_MODE
@@ -78,7 +79,9 @@ class HarborEnvironment:
         self._kind = kind_of(self._options)
         self._agent = _agent_config(options.agent, manifest)
         as_it_is = not manifest.sandbox.sealed and manifest.sandbox.image is not None  # the program is the author's
-        self._programs = (options.agent,) if options.agent == ClaudeCodeAgent.name and not as_it_is else ()
+        self._programs = (
+            (options.agent,) if options.agent in (ClaudeCodeAgent.name, CodexAgent.name) and not as_it_is else ()
+        )
         self.sealed: bool = manifest.sandbox.sealed
         self._harbor: Harbor | None = None
         self._engine: Engine | None = None
@@ -290,6 +293,8 @@ def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
         return {"import_path": "harbor_replay:ProbeAgent"}
     if agent == ClaudeCodeAgent.name:
         return _claude_config(manifest)
+    if agent == CodexAgent.name:  # all else is the launcher's and the seal's
+        return {"name": "codex", "model_name": _model_name(str(manifest.models.skill), "openai")}
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
@@ -309,10 +314,15 @@ def _claude_config(manifest: BuildManifest) -> dict[str, Any]:
         "name": "claude-code", "kwargs": {name: value for name, value in options.items() if value is not None}
     }  # fmt: skip
     if models.skill is not None:
-        config["model_name"] = models.skill if "/" in models.skill else f"anthropic/{models.skill}"
+        config["model_name"] = _model_name(models.skill, "anthropic")
     if models.subagent is not None:
         config["env"] = {"CLAUDE_CODE_SUBAGENT_MODEL": models.subagent}
     return config
+
+
+def _model_name(model: str, provider: str) -> str:
+    """As Harbor takes it, with the provider before it."""
+    return model if "/" in model else f"{provider}/{model}"
 
 
 def _variables(task: Path) -> dict[str, str]:

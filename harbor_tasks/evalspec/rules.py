@@ -17,13 +17,14 @@ PERMISSION_MODES = ("default", "manual", "acceptEdits", "plan", "auto", "dontAsk
 """Of Claude Code, as `claude --help` and its documentation name them; `manual` is `default` by another name."""
 EFFORTS = {
     "claude-code": ("low", "medium", "high", "xhigh", "max"),
-    "codex": ("none", "minimal", "low", "medium", "high", "xhigh"),
+    # what its list of models names (0.171), and two of older ones; it passes any word on, and the provider decides
+    "codex": ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"),
 }
 WORKSPACE_MODES = ("repo",)
 
 _REFERENCE = "write ${VAR}: it is taken from your environment when the eval runs"
 _JUDGE_KINDS = "check, prompt, prompt_file, builtin, command, module and function"
-_QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+_QUESTION_TOOLS = ("AskUserQuestion", "request_user_input", "request_user_input_async")
 # Settings that would take the tool policy away from the agent program.
 _POLICY_SETTINGS = ("disableAllHooks", "hooks", "allowManagedHooksOnly")
 
@@ -302,7 +303,7 @@ def check_probes(probes: Sequence[ProbeSpec], checked: Checked) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_.:-]+", probe.tool, re.ASCII):
             checked.error(*at, "tool", says=f"must be the name of one tool, not {shown(probe.tool)}")
         if probe.expect == "answer" and probe.tool not in _QUESTION_TOOLS:
-            checked.error(*at, "expect", says="can be answer only for AskUserQuestion and request_user_input")
+            checked.error(*at, "expect", says=f"can be answer only for {', '.join(_QUESTION_TOOLS)}")
         for key, wanted in (("answers", ("answer",)), ("reason_has", ("deny",)), ("input_after", ("rewrite",))):
             if getattr(probe, key) and probe.expect not in wanted:
                 checked.error(*at, key, says=f"goes with expect: {' or '.join(wanted)}, not with {probe.expect}")

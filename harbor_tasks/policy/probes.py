@@ -97,7 +97,7 @@ def _of_tool(tool: str, rules: tuple[Handler, ...], denied: tuple[str, ...]) -> 
 
 def _effect(tool: str, rule: Handler) -> str:
     """What becomes of a call that this handler catches."""
-    if tool in ("AskUserQuestion", "request_user_input"):
+    if tool in ("AskUserQuestion", "request_user_input", "request_user_input_async"):
         return "answered" if named(tool, rule.patterns) else "denied: questions are answered only when they are named"
     if rule.rewrite:
         return "rewritten" if not (rule.env_checks or rule.input_checks) else "checked and rewritten"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from harbor_tasks.results.transcript import Transcript, read_transcript
 
 FAULT = 1
 """Exit code: a trial errored, vanished or is unjudged, or a threshold was missed."""
+_SHOWN, _DEPTH = 200, 40
+"""Of a rewritten field: characters that are shown; of an input: how deep it is kept."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class Intercepted:
     decision: str
     tier: str | None
     reason: str
+    input: Any = field(default=None, compare=False)
+    """As the agent proposed it; None when only the log tells of the call."""
+    input_as_run: Any = field(default=None, compare=False)
+    """As the tool got it; None when the call was refused."""
 
 
 @dataclass(frozen=True)
@@ -278,11 +285,16 @@ def intercepted(trial: Trial, transcript: Transcript) -> Iterator[Intercepted]:
     caught = {line.get("tool_use_id") for line in transcript.log if line.get("handler") is not None}
     for call in transcript.calls:
         if call.decision != "none" or call.id in caught:
-            yield _intercepted(trial, call.name, call.decision, call.tier, call.reason, call.answers)
+            shown = _intercepted(trial, call.name, call.decision, call.tier, call.reason, call.answers)
+            given, run = _cut(call.input), _cut(call.input_as_run)
+            if call.decision == "rewrite" and run != given:
+                shown = replace(shown, reason="; ".join(_changes(given, run)))
+            yield replace(shown, input=given, input_as_run=run)
     for line in transcript.not_seen:
         if line["decision"] != "none" or line.get("tool_use_id") in caught:
             tool, answers = str(line.get("tool", "")), line.get("answers")
-            yield _intercepted(trial, tool, line["decision"], line.get("tier"), line.get("reason"), answers)
+            shown = _intercepted(trial, tool, line["decision"], line.get("tier"), line.get("reason"), answers)
+            yield replace(shown, input_as_run=_cut(line.get("updated_input")))
 
 
 def _intercepted(
@@ -291,6 +303,33 @@ def _intercepted(
     said = [f"{a.get('question')} → {_answer(a.get('answer'))}" for a in answers or [] if isinstance(a, dict)]
     shown = "; ".join(said) or str(reason or "")
     return Intercepted(trial.id, trial.task, trial.attempt, tool, decision, tier if tier is None else str(tier), shown)
+
+
+def _changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """What a rewrite made of each field, a text each."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        yield f"{at}: {_brief(before)} → {_brief(after)}"
+        return
+    for name in dict.fromkeys((*before, *after)):
+        here = f"{at}.{name}" if at else str(name)
+        if name not in before:
+            yield f"{here}: {_brief(after[name])}"
+        elif before[name] != after.get(name):
+            yield from _changes(before[name], after.get(name), here)
+
+
+def _cut(value: Any, depth: int = _DEPTH) -> Any:
+    """An input without what lies so deep that whoever goes through it would fail: a model may nest at will."""
+    if isinstance(value, dict | list) and not depth:
+        return "…"
+    if isinstance(value, dict):
+        return {name: _cut(item, depth - 1) for name, item in value.items()}
+    return [_cut(item, depth - 1) for item in value] if isinstance(value, list) else value
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _answer(answer: Any) -> str:

@@ -45,6 +45,8 @@ HOOK_TIMEOUT = 45
 WHY_REFUSED = "refused: the check that has to come before this call could not run"
 
 _QUESTIONS = "request_user_input"
+#: Also the one whose answer the model does not wait for.
+_ANSWERED_AFTER = "request_user_input|request_user_input_async"
 _PIN = "0" * 64
 #: Characters that JSON leaves as they are, but YAML readers take for line breaks or refuse.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
@@ -183,7 +185,7 @@ def _codex_hooks(handlers: Handlers, command: str, *, protect: bool) -> dict[str
     matcher = hook_matcher(patterns, protect=protect, runtime="codex")
     groups = {"PreToolUse": [_group(matcher or "*", command)]}
     if named(_QUESTIONS, patterns):
-        groups["PostToolUse"] = [_group(_QUESTIONS, command)]
+        groups["PostToolUse"] = [_group(_ANSWERED_AFTER, command)]
     return {"hooks": groups}
 
 

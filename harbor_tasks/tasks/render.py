@@ -156,9 +156,11 @@ def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iter
         model_base_url=MODEL_BASE_URL, model_key=MODEL_KEY,
     )  # fmt: skip
     yield made("environment/setup", setup, 0o755)
+    codex = ("codex_transcript.py",) if ev.spec.runner.type == "codex" else ()  # what the verifier reads its record by
     tests = [
         made("test.sh", render_task_file("tests/test.sh"), 0o755),
         made("verify.py", resource("interceptor", "verify.py").read_bytes()),
+        *(made(name, resource("interceptor", name).read_bytes()) for name in codex),
         *([made("judge.py", resource("interceptor", "judge.py").read_bytes())] if judging.asks_models else ()),
         *(made(f"lib/{lib.path}", lib.source.read_bytes()) for lib in judging.lib),
     ]

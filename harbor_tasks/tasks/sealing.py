@@ -12,11 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tomli_w
+
+from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.envrefs import env_references, name_fault
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.policy.handlers import Handlers
 from harbor_tasks.policy.matchers import named
+from harbor_tasks.policy.permissions import permissions_of
+from harbor_tasks.tasks.codex import codex_settings
 from harbor_tasks.tasks.interception import CODEX_HOOKS, SCRIPT, SETTINGS, prepare
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
 
@@ -57,6 +62,8 @@ class Seal:
     """Step -> its managed settings; empty when all steps have the same variables."""
     step_ids: tuple[str, ...]
     codex_hooks: str | None
+    codex_config: str | None
+    """Codex's own settings, TOML; None for an eval of another program."""
     sudoers: str
     servers: str
     """The commands that start the eval's own MCP servers, one a line."""
@@ -85,12 +92,22 @@ def seal_of(ev: Eval, handlers: Handlers | None, servers: Sequence[McpServer]) -
     return Seal(
         registered=_registered(settings), managed=managed,
         steps=own if any(text != managed for text in own.values()) else {}, step_ids=tuple(step.id for step in steps),
-        codex_hooks=None if codex is None else _line(json.loads(codex)), sudoers=_sudoers(ev, handlers),
-        servers="\n".join(" ".join(server_command(server.name)) for server in programs),
+        codex_hooks=None if codex is None else _line(json.loads(codex)), codex_config=_codex_config(ev, handlers),
+        sudoers=_sudoers(ev, handlers), servers="\n".join(" ".join(server_command(server.name)) for server in programs),
         own_servers=_line({server.name: _started_with(server) for server in programs}) if programs else None,
         told_servers=_line({"mcpServers": {one.name: _told(one.name) for one in programs}}) if programs else None,
         agent_env=_agent_env(ev, handlers, programs), hook_model=answers_questions(handlers),
     )  # fmt: skip
+
+
+def _codex_config(ev: Eval, handlers: Handlers | None) -> str | None:
+    """What a program that Harbor starts is told by no other way; where we start it, it is told the same twice."""
+    spec = ev.spec
+    if spec.runner.type != "codex":
+        return None
+    patterns = [pattern for handler in (handlers.handlers if handlers else ()) for pattern in handler.patterns]
+    deny = permissions_of(ev, Problems()).deny  # what is wrong with them was said when they were prepared
+    return tomli_w.dumps(codex_settings(spec.runner, spec.models, spec.sandbox, patterns, deny)).rstrip("\n")
 
 
 def server_command(name: str) -> tuple[str, ...]:

@@ -130,6 +130,8 @@ def test_a_rewrite_is_what_the_tool_gets(claude: Any) -> None:
     assert '"note": "checked: hello"' in found.read_by_model(1)
     assert '"to": "you"' in found.read_by_model(1)
     assert found.calls[0].decision == "rewrite"
+    assert found.calls[0].input == {"note": "hello", "to": "you"}
+    assert found.calls[0].input_as_run == {"note": "checked: hello", "to": "you"}
 
 
 def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) -> None:

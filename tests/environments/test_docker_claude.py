@@ -125,6 +125,9 @@ def test_questions_are_answered_and_rewrites_reach_the_tool(played: Played) -> N
         assert said in played.read["question"]
     assert '"note": "checked: hello"' in played.read["rewrite"]
     assert (played.decisions["question"], played.decisions["rewrite"]) == ("answer", "rewrite")
+    runs = {call.name: call.input_as_run for call in played.transcript.calls if call.decision in ("answer", "rewrite")}
+    assert runs["mcp__desk__send"] == {"note": "checked: hello"}
+    assert runs["AskUserQuestion"]["answers"]["Which ones?"] == "Lead, Tin"
 
 
 def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played: Played) -> None:

@@ -101,7 +101,7 @@ JUDGE = {"name": "j", "check": "return True"}
         ),
         ({"runner": {"effort": "hgih"}}, "runner.effort must be one of 'low', "),
         ({"runner": {"effort": 3}}, "runner.effort must be a string, not 3"),
-        ({"runner": {"type": "codex", "effort": "max"}}, "'high', 'xhigh', not 'max'"),
+        ({"runner": {"type": "codex", "effort": "hgih"}}, "'max', 'ultra', not 'hgih'; did you mean 'high'?"),
         ({"runner": {"workspace_mode": "rpeo"}}, "runner.workspace_mode must be one of 'repo', not 'rpeo'"),
         ({"name": None}, "name is missing"),
         ({"dataset": {}}, "dataset.path is missing"),
@@ -462,7 +462,7 @@ def test_what_is_valid_but_will_not_do_is_a_warning(load: Load, keys: dict[str, 
     assert says in warning
 
 
-@pytest.mark.parametrize("runner", [{"effort": "xhigh"}, {"type": "codex", "effort": "minimal"}, {"effort": None}])
+@pytest.mark.parametrize("runner", [{"effort": "xhigh"}, {"type": "codex", "effort": "ultra"}, {"effort": None}])
 def test_what_the_program_knows_is_taken(load: Load, runner: dict[str, Any]) -> None:
     assert load(runner=runner, execution={"skill": "s", "arguments": "--x"}).warnings == []
     assert load(runner=runner, execution={"prompt": "p", "arguments": ""}).ok.spec.runner.effort == runner["effort"]

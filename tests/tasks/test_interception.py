@@ -268,7 +268,7 @@ def test_codex_gets_its_own_hooks_file_and_answers_after_the_call(make_eval: Mak
     hooks = json.loads(files[".codex/hooks.json"])
     assert list(hooks) == ["hooks"]
     (before,), (after,) = hooks["hooks"]["PreToolUse"], hooks["hooks"]["PostToolUse"]
-    assert after["matcher"] == "request_user_input"
+    assert after["matcher"] == "request_user_input|request_user_input_async"
     assert all(re.search(before["matcher"], tool) for tool in ["request_user_input", "apply_patch", "Bash"])
     assert before["hooks"] == after["hooks"]
     assert before["hooks"][0]["command"] == command_of(files)
