@@ -51,6 +51,7 @@ PROBES = [
     probe("no such tool for it", "WebFetch", "none", {"url": "http://a.example/", "prompt": "x"}),
     probe("out of the workspace", "Write", "none", {"file_path": "/etc/harbor-pack-canary", "content": "x"}),
     probe("in the workspace", "Write", "none", {"file_path": "made.txt", "content": "x"}),
+    probe("in a closed folder", "Write", "deny", {"file_path": "closed/made.txt", "content": "x"}),
 ]
 
 
@@ -75,7 +76,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tool_handlers.yaml").write_text(yaml.safe_dump(handlers))
     data = {
         "name": "desk", "dataset": {"path": "cases"}, "execution": {"prompt": "go"}, "probes": PROBES,
-        "permissions": {"deny": ["WebFetch"]}, "mcp_servers": [{"name": "desk", "command": "false"}],
+        "permissions": {"deny": ["WebFetch", {"path": "closed/", "tools": ["Write"]}]},
+        "mcp_servers": [{"name": "desk", "command": "false"}],
     }  # fmt: skip
     (folder / "eval.yaml").write_text(json.dumps(data))
     return build(folder, folder / "out").out
@@ -126,6 +128,15 @@ def test_the_table_says_hook_decision_tool_and_what_the_model_read(report: Probe
     assert "through the agent program" in text
     assert f"{len(report.through)} calls through the agent program, 0 missed" in text
     assert report.as_json()["through"][0]["hook"] is True
+
+
+@pytest.mark.claude
+def test_a_path_rule_denies_what_it_names_in_the_program(report: ProbeReport) -> None:
+    """Rules of Write are none that it asks: those of Edit are."""
+    seen = by_name(report)["in a closed folder"]
+    assert (seen.decision, seen.entered, seen.effect, seen.notes) == (
+        "none", False, False, ("a permission rule denies it",)
+    )  # fmt: skip
 
 
 @pytest.mark.claude

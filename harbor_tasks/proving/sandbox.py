@@ -28,7 +28,7 @@ from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest, ExecutionPart, TaskPart, manifest_path
 
 TASK = "probes"
-_SECONDS = (60.0, 3.0)
+_SECONDS = (120.0, 5.0)
 """What the agent gets, and more for each probe: the hook's own limit is for one that asks a model."""
 
 

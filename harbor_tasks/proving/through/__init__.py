@@ -77,14 +77,19 @@ def through(
     every, (forced, alone, without, otherwise) = forced, _own(subject, stage, forced, alone)
     possible = [one for one in forced if stage.environment != "local" or subject.possible(one)]
     whole = subject.modes if modes is None else tuple(modes)
-    wanted = [(mode, possible) for mode in whole]
-    wanted += [(mode, _sample(possible, alone)) for mode in subject.samples if modes is None]
-    for mode, calls in wanted:
+
+    def force(calls: Sequence[Forced], mode: str) -> None:
         for env, group in by_env(calls):
             stage.say(f"{what}, {mode}: {len(group)} call{'s' if len(group) != 1 else ''}")
             session = Session(subject, stage, group, mode, env)
-            found += session.passages(alone)
+            found.extend(session.passages(alone))
             offered.update(session.offered)
+
+    for mode in whole:
+        force(possible, mode)
+    seen = {one.call: one for one in found if one.mode == whole[0] and not one.refusal}
+    for mode in subject.samples if modes is None else ():
+        force(_sample([one for one in possible if one.id in seen], alone, seen), mode)
     without |= {one.id: "it is about a file outside the workspace" for one in forced if one not in possible}
     found += [
         Passage(one.probe.name, one.probe.tool, mode, one.expected, False, "-", None, "", call=one.id,
@@ -95,8 +100,14 @@ def through(
     order = {one.id: at for at, one in enumerate(every)}
     ranks = (*whole, *subject.samples)
     found.sort(key=lambda one: (order[one.call], ranks.index(one.mode)))
-    denied = min((one for one in possible if _is_denied(one, alone[one.id])), key=_is_command, default=None)
-    if denied is not None and standard:
+    candidates = [one for one in possible if one.id in seen and _is_denied(one, alone[one.id])]
+    # by the hook, not by a permission rule; of a server, whose stand-in tells what it got
+    denied = min(candidates, key=lambda one: (seen[one.id].decision != "deny", one.probe.tool == "Bash"), default=None)
+    if denied is None and standard:
+        stage.say(
+            f"{what}: the hook denies no command and no server's call, so none is forced where it might not be asked"
+        )
+    elif denied is not None and standard:
         stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")
         again = [
             replace(
@@ -140,21 +151,18 @@ def _own(
     return own, {**alone, **asked}, without, otherwise
 
 
-def _sample(possible: Sequence[Forced], alone: Mapping[str, Outcome]) -> list[Forced]:
-    """The first call for each decision, all with the same variables: those of most calls."""
+def _sample(
+    possible: Sequence[Forced], alone: Mapping[str, Outcome], seen: Mapping[str, Passage]
+) -> list[Forced]:  # fmt: skip
+    """The first call for each decision, the hook's own if there is one; all with the same variables, those of most."""
     _, group = max(by_env(possible), key=lambda one: len(one[1]), default=({}, []))
     first: dict[str, Forced] = {}
-    for one in group:
+    for one in sorted(group, key=lambda one: seen[one.id].decision != alone[one.id]["got"]):
         outcome = alone[one.id]
         if outcome["got"] == "none" and outcome["reason"] == "no hook covers the tool":
             continue
         first.setdefault(outcome["got"], one)
     return list(first.values())
-
-
-def _is_command(forced: Forced) -> bool:
-    """Servers first: of a call of theirs the stand-in tells what it got."""
-    return forced.probe.tool == "Bash"
 
 
 def _is_denied(forced: Forced, alone: Outcome) -> bool:

@@ -176,8 +176,9 @@ def read_marks(folder: Path) -> tuple[list[Any], list[Any]]:
 
 
 def _command(text: str) -> dict[str, Any]:
-    found = re.match(r"(\d+\.\d+) ", text)
-    return {"command": text} if found is None else {"time": float(found[1]), "command": text[found.end() :]}
+    found = re.match(r"(\d+\.\d*)N? ", text)  # not every `date` knows parts of a second
+    when = {} if found is None or found[0].endswith("N ") else {"time": float(found[1])}
+    return {**when, "command": text if found is None else text[found.end() :]}
 
 
 def _rewrite(built: Path, manifest: BuildManifest, fixture: Fixture, servers: Sequence[McpServer]) -> None:

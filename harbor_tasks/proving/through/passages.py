@@ -79,4 +79,4 @@ def notes(seen: Passage) -> Iterator[str]:
     elif seen.refusal == "program":
         yield "the program itself refuses it"
     elif seen.decision == "none" and seen.entered is False:
-        yield "the permission mode refuses it"
+        yield "the permission mode refuses it" if seen.refusal == "mode" else "a permission rule denies it"
