@@ -48,7 +48,7 @@ _SIGNS = {
 }  # fmt: skip
 """Of the slow ones: what a text must hold, in lower case, for the rule to be tried."""
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
-_ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|[^.]+|.+\.(?:env|sh|bash|conf|cfg|rc|service)", re.IGNORECASE)
+_ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|.+\.(?:env|sh|bash|conf|cfg|rc|service)", re.IGNORECASE)
 """Names of files where a value needs no quotes, beside those that the library knows."""
 _LONG_LINE = 2000
 
