@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 from harbor_tasks import __version__
+from harbor_tasks.bundles.aside import Aside
 from harbor_tasks.bundles.format import (
     BLOCK,
     CHUNK,
@@ -59,10 +61,9 @@ def write(listing: Listing, out: Path, images: Sequence[PackedImage] = ()) -> Bu
     """Write the archive of a build that was read."""
     manifest = listing.manifest
     head = head_of(listing, images)
-    with _beside(out) as file:
-        archive = Archive(file)
+    with _beside(out) as file, Archive(file) as archive:
         feed(archive, listing, head)
-        archive.close(hashlib.sha256(head).digest())
+        archive.end(hashlib.sha256(head).digest())
     return BundleInfo(
         out, f"sha256:{archive.digest.hexdigest()}", out.stat().st_size, manifest.name, manifest.version,
         len(manifest.tasks), listing.counts["files"], listing.counts["blobs"], tuple(images), json.loads(head),
@@ -163,6 +164,7 @@ class Archive:
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.digest = hashlib.sha256()
+        self._aside = Aside(self.digest.update)
         self._file = file
         self._checksum = 1
         self._zstd: Any = None
@@ -186,15 +188,24 @@ class Archive:
         if size % BLOCK:
             self._feed(padding(size))
 
-    def close(self, head: bytes) -> None:
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self._aside.finish()
+
+    def end(self, head: bytes) -> None:
         """End the archive; ``head`` is the digest of bundle.json."""
         self._feed(END)
+        self._aside.finish()
         if self._file is not None:
             self._out(self._zstd.flush())
             self._file.write(trailer(self.digest.digest(), head, self._checksum))
 
     def _feed(self, data: bytes) -> None:
-        self.digest.update(data)
+        self._aside.add(data)
         if self._file is not None:
             self._out(self._zstd.compress(data))
 

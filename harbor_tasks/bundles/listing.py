@@ -7,7 +7,9 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import IO
 
 from harbor_tasks.bundles.format import Entry
 from harbor_tasks.errors import AuthorError, MachineError, display_path
-from harbor_tasks.evalspec.portable import name_fault, path_fault, twins
+from harbor_tasks.evalspec.portable import length_fault, name_fault, twins
 from harbor_tasks.tasks.manifest import BuildManifest, pulled_digest, read_manifest
 from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile, digest_of
 from harbor_tasks.tasks.runtime import image_tag
@@ -25,6 +27,10 @@ SHARED = ("base", "build.json", "layer", "probe")
 SMALL = 1 << 20
 """Files up to this size are read as a whole."""
 Stamp = tuple[int, int, int]
+_HASHING = 2
+"""Large files that are hashed at a time."""
+_AHEAD = 256
+"""Files that may be listed while a large one before them is hashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +195,19 @@ def list_build(tasks: Path, manifest: BuildManifest) -> Iterator[Found]:
         if name_fault(name):
             raise AuthorError(f"{BUILD_DIR}/build.json: a task directory {name!r} {name_fault(name)}")
     refuse_twins("", directories)
-    for directory in directories:
-        yield from _below(base, directory, SHARED if directory == BUILD_DIR else None)
+    with ThreadPoolExecutor(_HASHING) as pool:  # starts threads only for large files
+        waiting: deque[Found | Future[Found]] = deque()
+        for directory in directories:
+            for found in _below(base, directory, SHARED if directory == BUILD_DIR else None, pool):
+                waiting.append(found)
+                while waiting and (isinstance(waiting[0], Found) or waiting[0].done() or len(waiting) > _AHEAD):
+                    yield _result(waiting.popleft())
+        while waiting:
+            yield _result(waiting.popleft())
+
+
+def _result(found: Found | Future[Found]) -> Found:
+    return found if isinstance(found, Found) else found.result()
 
 
 def refuse_twins(folder: str, names: list[str]) -> None:
@@ -203,30 +220,35 @@ def refuse_twins(folder: str, names: list[str]) -> None:
         )
 
 
-def _below(base: str, folder: str, only: tuple[str, ...] | None) -> Iterator[Found]:
-    names = sorted(_names(f"{base}/{folder}") if only is None else _shared(base, folder, only), key=os.fsencode)
-    refuse_twins(folder, names)
-    for name in names:
-        path = f"{folder}/{name}"
-        fault = name_fault(name) or path_fault(path)
+def _below(
+    base: str, folder: str, only: tuple[str, ...] | None, pool: ThreadPoolExecutor
+) -> Iterator[Found | Future[Found]]:
+    entries = _entries(f"{base}/{folder}")
+    if only is not None:
+        entries = [entry for entry in entries if entry.name in only]
+    refuse_twins(folder, [entry.name for entry in entries])
+    for entry in entries:
+        path = f"{folder}/{entry.name}"
+        fault = name_fault(entry.name) or length_fault(path)
         if fault:
             raise AuthorError(f"{path!r}: {fault}; rename it")
-        mode = os.lstat(f"{base}/{path}").st_mode
-        if stat.S_ISDIR(mode):
-            yield from _below(base, path, None)
-        elif stat.S_ISREG(mode):
-            yield _file(base, path)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(base, path, None, pool)
+        elif entry.is_file(follow_symlinks=False):
+            yield _file(base, path, pool)
         else:
-            what = "a link" if stat.S_ISLNK(mode) else "a pipe, socket or device"
+            what = "a link" if entry.is_symlink() else "a pipe, socket or device"
             raise AuthorError(f"{base}/{path}: is {what}, which no build makes; build the eval again")
-    if not names:
+    if not entries:
         yield Found(folder, 0o755, 0, "", (0, 0, 0))
 
 
-def _names(path: str) -> list[str]:
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    """What a folder holds, sorted by the bytes of the names."""
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            return os.listdir(path)  # noqa: PTH208
+            with os.scandir(path) as entries:
+                return sorted(entries, key=lambda entry: os.fsencode(entry.name))
     except FileNotFoundError:
         raise AuthorError(f"{path}: is not there, though build.json names it; build the eval again") from None
     except OSError as error:
@@ -234,26 +256,32 @@ def _names(path: str) -> list[str]:
     raise AuthorError(f"{path}: is no folder, though build.json names it; build the eval again")
 
 
-def _shared(base: str, folder: str, only: tuple[str, ...]) -> list[str]:
-    return [name for name in only if os.path.lexists(f"{base}/{folder}/{name}")]
-
-
-def _file(base: str, path: str) -> Found:
+def _file(base: str, path: str, pool: ThreadPoolExecutor) -> Found | Future[Found]:
+    """A file, read and hashed; a large one is hashed by another thread."""
     try:
         handle = os.open(f"{base}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise MachineError(f"{base}/{path}: cannot be read ({error.strerror})") from error
     try:
         status = os.fstat(handle)
-        mode = 0o755 if status.st_mode & 0o111 else 0o644
-        if status.st_size <= SMALL:
-            digest = hashlib.sha256(os.read(handle, SMALL + 1)).hexdigest()
-        else:
-            with os.fdopen(os.dup(handle), "rb", buffering=0) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return Found(path, mode, status.st_size, digest, stamp_of(status))
+        if status.st_size > SMALL:
+            return pool.submit(_large, base, path)
+        return _found(path, status, hashlib.sha256(os.read(handle, SMALL + 1)).hexdigest())
     finally:
         os.close(handle)
+
+
+def _large(base: str, path: str) -> Found:
+    try:
+        handle = os.open(f"{base}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb", buffering=0) as file:
+            return _found(path, os.fstat(handle), hashlib.file_digest(file, "sha256").hexdigest())
+    except OSError as error:
+        raise MachineError(f"{base}/{path}: cannot be read ({error.strerror})") from error
+
+
+def _found(path: str, status: os.stat_result, sha256: str) -> Found:
+    return Found(path, 0o755 if status.st_mode & 0o111 else 0o644, status.st_size, sha256, stamp_of(status))
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -32,9 +32,9 @@ def verify(source: Path, *, expect: str | None = None) -> BundleInfo:
             _compare(listing)
             head = _read(source / BUILD_DIR / HEAD)
             images = recorded_images(source)
-        archive = Archive(None)
-        feed(archive, listing, head)
-        archive.close(b"")
+        with Archive(None) as archive:
+            feed(archive, listing, head)
+            archive.end(b"")
         digest = f"sha256:{archive.digest.hexdigest()}"
         if recorded is not None and digest != recorded:
             raise AuthorError(

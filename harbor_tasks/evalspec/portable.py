@@ -49,6 +49,11 @@ def path_fault(path: str, limit: int = MAX_PATH_BYTES) -> str:
         fault = "leads out of its folder" if part == ".." else name_fault(part)
         if fault:
             return fault
+    return length_fault(path, limit)
+
+
+def length_fault(path: str, limit: int = MAX_PATH_BYTES) -> str:
+    """Why a path whose parts are good names is too long, or ""."""
     return f"has a path longer than {limit} bytes" if _is_longer(path, limit) else ""
 
 
