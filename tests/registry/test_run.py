@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from harbor_tasks.bundles import PackedImage, pack
+from harbor_tasks.bundles.cache import cache_folder
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.cli import answer
 from harbor_tasks.environments.base import RunOptions
@@ -194,6 +195,20 @@ def test_a_digest_runs_again_without_the_registry(
     code, second, _ = command("run", ref, "--trust")
     assert code == 0
     assert outcome(first) == outcome(second)
+
+
+@pytest.mark.registry
+def test_a_cached_bundle_that_was_changed_is_refused(command: Command, packed: Packed, open_registry: str) -> None:
+    pushed = push(packed.file, f"{open_registry}/tests/changed:1")
+    ref = f"{open_registry}/tests/changed@{pushed.digest}"
+    assert command("run", ref, "--trust", "--dry-run")[0] == 0
+    [instruction, *_] = sorted(cache_folder().rglob("instruction.md"))
+    instruction.write_text("Do something else.\n")
+    code, document, _ = command("run", ref, "--trust", "--dry-run")
+    assert code == 2
+    [problem] = document["problems"]
+    assert f"{instruction}: is not what was unpacked" in problem["message"]
+    assert "and it is pulled again" in problem["message"]
 
 
 @dataclass(frozen=True)
