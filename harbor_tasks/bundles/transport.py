@@ -118,7 +118,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
 
     def refused(self, response: requests.Response) -> HarborPackError:
         """The error for an answer that is one."""
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             body = read_all(response, _MAX_REFUSAL, whole=False)
         after, status = response.headers.get("Retry-After"), response.status_code
         if status == 401 and "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):
@@ -131,7 +131,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         """The answer, after one challenge at most; credentials go to the registry's own host alone."""
         begin = data.tell() if data is not None and not isinstance(data, bytes) else 0
         ours = origin(url) == origin(self._base)
-        with on_the_way(self.reference):
+        with on_the_way(self.reference.registry):
             response = self._send(method, url, headers | (self.auth.get_auth_header() if ours else {}), data)
             if response.status_code != 401 or not ours:
                 return response
@@ -225,7 +225,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
     def manifest(self, name: str) -> tuple[dict[str, Any], str, bytes] | None:
         """A manifest by tag or digest: what it holds, its digest, its bytes, verified; None when there is none."""
         response = self.do_request(self._manifest_url(name), headers=dict(_ACCEPT), stream=True)
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             if response.status_code == 404:
                 return None
             body = read_all(response, MAX_MANIFEST)
@@ -253,7 +253,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
     def json_blob(self, digest: str, size: int) -> dict[str, Any]:
         """A small blob that holds a JSON object, verified."""
         response = self.get_blob(self.container, digest, stream=True)
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             self._require_blob(response, digest)
             body = read_all(response, size)
         if digest_of(body) != digest:
@@ -294,7 +294,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             raise self._wrong(digest, f"sha256:{hashed.hexdigest()}")
 
     def _next(self, coming: Iterator[bytes]) -> bytes:
-        with on_the_way(self.reference):
+        with on_the_way(self.reference.registry):
             return next(coming, b"")
 
     def _require_blob(self, response: requests.Response, digest: str) -> None:
