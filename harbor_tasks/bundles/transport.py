@@ -44,6 +44,8 @@ MAX_MANIFEST = 4 << 20
 _MAX_REFUSAL = 1 << 16
 _MAX_REDIRECTS = 5
 TRIES = 3
+PAUSE = 0.5
+"""Seconds before the second try; before the third it is twice that."""
 PATIENCE = 30.0
 """Seconds that one request may wait for its other tries."""
 SLOWEST = 1024
@@ -101,7 +103,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             try:
                 response = self._answered(method, url, data, dict(headers or {}))
             except PassingError:
-                wait = attempt * 0.5
+                wait = attempt * PAUSE
                 if attempt == tries or time.monotonic() + wait > until:
                     raise
             else:
@@ -192,7 +194,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             except PassingError as error:  # an upload that broke is begun again, in a session of its own
                 if attempt == TRIES:
                     raise PassingError(f"{error} (the upload broke off, {attempt} tries)") from None
-                time.sleep(attempt * 0.5)
+                time.sleep(attempt * PAUSE)
         self.uploads += 1
         self.uploaded += size
         return True
@@ -269,7 +271,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             except PassingError as error:
                 if attempt == TRIES:
                     raise PassingError(f"{error} ({attempt} tries)") from None
-                time.sleep(attempt * 0.5)
+                time.sleep(attempt * PAUSE)
 
     def _download(self, digest: str, size: int, into: Path, progress: Callable[[int], None] | None) -> None:
         host, began, got, hashed = self.reference.registry, time.monotonic(), 0, hashlib.sha256()
@@ -309,4 +311,4 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
 def _wait(response: requests.Response, attempt: int) -> float:
     """Seconds before the next try."""
     after = response.headers.get("Retry-After", "")
-    return float(after) if re.fullmatch(r"[0-9]{1,6}", after) else float(attempt)
+    return float(after) if re.fullmatch(r"[0-9]{1,6}", after) else attempt * PAUSE
