@@ -15,7 +15,7 @@ from harbor_tasks.bundles.artifact import Artifact, StoredImage, compose, find, 
 from harbor_tasks.bundles.reference import DEFAULT_TAG, Reference
 from harbor_tasks.bundles.session import digest_of
 from harbor_tasks.bundles.stored_images import OneEngine, has_image, pull_image, push_image
-from harbor_tasks.bundles.transport import Transport
+from harbor_tasks.bundles.transport import Progress, Transport
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.images.builder import Engine
@@ -80,7 +80,7 @@ class Pulled:
 
 def push(
     bundle: Path, ref: str, *, images: bool = True, engine: Engine | None = None, host: str | None = None,
-    plain_http: bool = False, ca: Path | None = None, say: Say | None = None,
+    plain_http: bool = False, ca: Path | None = None, say: Say | None = None, progress: Progress | None = None,
 ) -> Pushed:  # fmt: skip
     """Push a bundle's file, and its images unless ``images`` is false; what the registry has is not sent again.
 
@@ -104,7 +104,7 @@ def push(
         manifest, config = compose(info, layer, size, stored)
         digest = digest_of(manifest)
         before = transport.digest_of_tag(tag)
-        if transport.put_blob(bundle, layer, size):
+        if transport.put_blob(bundle, layer, size, progress):
             say(f"uploaded {display_path(bundle)} ({size} bytes)")
         transport.put_blob(config, digest_of(config), len(config))
         transport.put_manifest(manifest, tag)
@@ -125,7 +125,7 @@ def look(ref: str, *, plain_http: bool = False, ca: Path | None = None) -> tuple
 
 def pull(
     ref: str, into: Path, *, images: bool = False, engine: Engine | None = None, host: str | None = None,
-    plain_http: bool = False, ca: Path | None = None, say: Say | None = None,
+    plain_http: bool = False, ca: Path | None = None, say: Say | None = None, progress: Progress | None = None,
 ) -> Pulled:  # fmt: skip
     """Pull a bundle into ``into``, which must not be there; with ``images`` its images come to the engine, by digest.
 
@@ -141,7 +141,7 @@ def pull(
         place, artifact = _found(transport, reference)
         say(f"{place}: {artifact.size} bytes")
         file = room / "bundle.hpb"
-        transport.download(artifact.layer, artifact.size, file)
+        transport.download(artifact.layer, artifact.size, file, progress)
         info = unpack(file, room / "tasks", expect=artifact.bundle)
         _require_same_images(artifact, info)
         with OneEngine(engine, host) as engines:

@@ -53,6 +53,12 @@ SLOWEST = 1024
 _AGAIN = {429, 500, 502, 503, 504}
 
 
+Body = bytes | IO[bytes] | io.RawIOBase
+"""What is sent; a file is sent from where it stands."""
+Progress = Callable[[int, int], None]
+"""Gets the bytes that are done, and all there are."""
+
+
 class Transport(oras.provider.Registry):  # type: ignore[misc]
     """The requests for one repository; ``doing`` is what for: "push to" or "pull from"."""
 
@@ -89,7 +95,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             return False
 
     def do_request(
-        self, url: str, method: str = "GET", data: bytes | IO[bytes] | None = None,
+        self, url: str, method: str = "GET", data: Body | None = None,
         headers: dict[str, str] | None = None, json: None = None, stream: bool = False,
     ) -> requests.Response:  # fmt: skip
         """One request, answered: below 300, or 404. All else is an error of ours; faults that pass are waited for.
@@ -127,9 +133,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             status = 403  # it knows who we are
         return refusal(status, body, self.reference, self.doing, self.credentials, after)
 
-    def _answered(
-        self, method: str, url: str, data: bytes | IO[bytes] | None, headers: dict[str, str]
-    ) -> requests.Response:
+    def _answered(self, method: str, url: str, data: Body | None, headers: dict[str, str]) -> requests.Response:
         """The answer, after one challenge at most; credentials go to the registry's own host alone."""
         begin = data.tell() if data is not None and not isinstance(data, bytes) else 0
         ours = origin(url) == origin(self._base)
@@ -144,9 +148,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                 data.seek(begin)
             return self._send(method, url, headers | self.auth.get_auth_header(), data)
 
-    def _send(
-        self, method: str, url: str, headers: Mapping[str, str], data: bytes | IO[bytes] | None = None
-    ) -> requests.Response:
+    def _send(self, method: str, url: str, headers: Mapping[str, str], data: Body | None = None) -> requests.Response:
         """One request; redirects of GET and HEAD are followed, without credentials to another host."""
         for _ in range(_MAX_REDIRECTS + 1):
             response = self.session.ask(method, url, data=data, headers=headers)
@@ -182,13 +184,13 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         """Whether the repository has it already."""
         return bool(self.blob_exists({"digest": digest}, self.container))
 
-    def put_blob(self, source: Path | bytes, digest: str, size: int) -> bool:
+    def put_blob(self, source: Path | bytes, digest: str, size: int, progress: Progress | None = None) -> bool:
         """Upload a file or bytes, unless the repository has it; whether it had to be."""
         if self.has_blob(digest):
             return False
         for attempt in range(1, TRIES + 1):
             try:
-                with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+                with io.BytesIO(source) if isinstance(source, bytes) else _Watched(source, size, progress) as stream:
                     self.put_upload(stream, self.container, {"digest": digest, "size": size})
                 break
             except PassingError as error:  # an upload that broke is begun again, in a session of its own
@@ -199,7 +201,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         self.uploaded += size
         return True
 
-    def put_upload(self, blob: IO[bytes], container: Any, layer: dict[str, Any]) -> requests.Response:
+    def put_upload(self, blob: IO[bytes] | io.RawIOBase, container: Any, layer: dict[str, Any]) -> requests.Response:
         """One upload, sent as a stream."""
         start = f"{self.prefix}://{container.upload_blob_url()}"
         began = self.do_request(start, "POST", headers={"Content-Length": "0"})
@@ -262,7 +264,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             raise self._wrong(digest, digest_of(body))
         return json_object(body, f"the blob {digest} of {self.reference.name}")
 
-    def download(self, digest: str, size: int, into: Path, progress: Callable[[int], None] | None = None) -> None:
+    def download(self, digest: str, size: int, into: Path, progress: Progress | None = None) -> None:
         """A blob into a new file, verified while it comes; tried again where the way broke."""
         for attempt in range(1, TRIES + 1):
             try:
@@ -273,7 +275,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                     raise PassingError(f"{error} ({attempt} tries)") from None
                 time.sleep(attempt * PAUSE)
 
-    def _download(self, digest: str, size: int, into: Path, progress: Callable[[int], None] | None) -> None:
+    def _download(self, digest: str, size: int, into: Path, progress: Progress | None) -> None:
         host, began, got, hashed = self.reference.registry, time.monotonic(), 0, hashlib.sha256()
         response = self.get_blob(self.container, digest, stream=True)
         with response, into.open("wb") as out:
@@ -286,7 +288,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                 hashed.update(piece)
                 out.write(piece)
                 if progress is not None:
-                    progress(got)
+                    progress(got, size)
                 passed = time.monotonic() - began
                 if passed > PATIENCE and got < SLOWEST * passed:
                     raise MachineError(f"{host} is too slow: {got} bytes in {passed:.0f} s")
@@ -306,6 +308,21 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
 
     def _wrong(self, digest: str, found: str) -> MachineError:
         return MachineError(f"{self.reference.registry} sends wrong bytes for {digest}: they are {found}; refused")
+
+
+class _Watched(io.FileIO):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, size: int, progress: Progress | None) -> None:
+        super().__init__(path)
+        self._whole, self._progress = size, progress
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read."""
+        data = super().read(size)
+        if self._progress is not None:
+            self._progress(self.tell(), self._whole)
+        return data
 
 
 def _wait(response: requests.Response, attempt: int) -> float:

@@ -9,7 +9,7 @@ import typer
 
 from harbor_tasks.commands.base import Ca, Host, Json, PlainHttp, app
 from harbor_tasks.errors import AuthorError, display_path
-from harbor_tasks.output import complain, plural, print_json, print_lines
+from harbor_tasks.output import complain, plural, print_json, print_lines, progress_bar
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.base import RunOptions
@@ -32,7 +32,10 @@ def push(
 
     if bundle.is_dir():
         raise AuthorError(f"{display_path(bundle)}: is a folder; make a bundle of it first (harbor-pack bundle)")
-    pushed = push_bundle(bundle, ref, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    with progress_bar("push") as advance:
+        pushed = push_bundle(
+            bundle, ref, images=images, host=host, plain_http=plain_http, ca=ca, say=complain, progress=advance
+        )
     if as_json:
         print_json(pushed.as_json())
         return
@@ -61,7 +64,10 @@ def pull(
     """Pull a bundle from a registry, verified, and unpack its tasks into a new folder."""
     from harbor_tasks.bundles.oci import pull as pull_bundle
 
-    pulled = pull_bundle(ref, out, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    with progress_bar("pull") as advance:
+        pulled = pull_bundle(
+            ref, out, images=images, host=host, plain_http=plain_http, ca=ca, say=complain, progress=advance
+        )
     if as_json:
         print_json(pulled.as_json())
         return

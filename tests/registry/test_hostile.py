@@ -6,7 +6,10 @@ import contextlib
 import hashlib
 import json
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -251,6 +254,30 @@ def test_a_body_that_drips(lying: Lying, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "too slow" in str(lying.pull(only(lying.layer)(drip)))
     assert "too slowly" in str(lying.pull(only("/manifests/")(drip)))
     assert time.monotonic() - began < 8
+
+
+def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def hold(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "50000")
+        handler.end_headers()
+        handler.wfile.write(b"beginning")
+        reached.set()
+        time.sleep(20)
+        return True
+
+    lying.registry.spoil = only(lying.layer)(hold)
+    (tmp_path / "there").mkdir()
+    words = [sys.executable, "-m", "harbor_tasks.cli", "pull", f"{lying.host}/x", "-o", "there/new/out"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert reached.wait(30)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert said.endswith("interrupted\n")
+    assert not any((tmp_path / "there").iterdir())
 
 
 def test_round_in_circles(lying: Lying) -> None:

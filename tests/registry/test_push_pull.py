@@ -41,6 +41,13 @@ def test_what_is_pulled_is_what_was_pushed(packed: Packed, repository: str, tmp_
     assert [path.name for path in (tmp_path / "deep/er").iterdir()] == ["tasks"]
 
 
+def test_progress_is_told(packed: Packed, repository: str, tmp_path: Path) -> None:
+    size, sent, got = packed.file.stat().st_size, list[tuple[int, int]](), list[tuple[int, int]]()
+    push(packed.file, repository, progress=lambda done, whole: sent.append((done, whole)))
+    pull(repository, tmp_path / "out", progress=lambda done, whole: got.append((done, whole)))
+    assert sent[-1] == got[-1] == (size, size)
+
+
 def test_a_second_push_uploads_nothing(packed: Packed, repository: str) -> None:
     first, second = push(packed.file, f"{repository}:1"), push(packed.file, f"{repository}:1")
     assert (first.uploads, first.nothing_uploaded) == (3, False)
