@@ -70,7 +70,9 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         self.uploaded = 0
         """Bytes that were uploaded."""
         self.session = Session(ca, loopback=reference.is_loopback)
-        self.container = oras.container.Container(f"{reference.api_host}/{reference.repository}")
+        self.container = oras.container.Container("x", registry=reference.api_host)
+        # not by its own reading of a name, to which `localhost/x` is one of Docker Hub's
+        self.container.namespace, self.container.repository = None, reference.repository
         self.credentials = credentials_for(reference.name)
         if not plain_http and reference.is_loopback and self._speaks_http():
             self.prefix = "http"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harbor_tasks.commands.base import Ca, Host, Json, PlainHttp, app
-from harbor_tasks.errors import AuthorError, display_path
+from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.output import complain, plural, print_json, print_lines, progress_bar
 
 if TYPE_CHECKING:
@@ -99,11 +99,22 @@ def tasks_of(
     if not is_file and (source.exists() or not is_reference(given)):
         return source
     if options.environment == strangers.HERE and not options.trust:  # before anything is fetched
-        raise AuthorError(strangers.refusal(display_path(source) if is_file else given))
+        raise AuthorError(
+            strangers.refusal(
+                display_path(source) if is_file else f"{given} (a reference: no such file or folder is here)"
+            )
+        )
     if is_file:
         return cache.tasks_of_file(source)
+    from harbor_tasks.bundles.faults import PassingError
+
     images = not dry and _has_engine(options)
-    return cache.tasks_of_reference(given, images=images, host=options.host, plain_http=plain_http, ca=ca, say=complain)
+    try:
+        return cache.tasks_of_reference(
+            given, images=images, host=options.host, plain_http=plain_http, ca=ca, say=complain
+        )
+    except PassingError as error:
+        raise MachineError(f"{error}; and no file or folder {given} is here") from None
 
 
 def _has_engine(options: RunOptions) -> bool:

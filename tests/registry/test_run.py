@@ -107,6 +107,15 @@ def test_a_path_that_is_not_there_is_no_reference(command: Command, source: str)
     assert "no such file or folder" in document["problems"][0]["message"]
 
 
+def test_a_mistyped_path_may_look_like_a_reference(command: Command) -> None:
+    code, document, _ = command("run", "my.evals.invalid/desk", "--env", "docker")
+    assert code == 3
+    assert "cannot be reached" in document["problems"][0]["message"]
+    assert "no file or folder my.evals.invalid/desk is here" in document["problems"][0]["message"]
+    _, document, _ = command("run", "my.evals.invalid/desk")
+    assert "(a reference: no such file or folder is here) came in a bundle" in document["problems"][0]["message"]
+
+
 def test_a_reference_that_cannot_be_one(command: Command) -> None:
     code, document, _ = command("run", "reg.example/Upper", "--env", "docker")
     assert code == 2
