@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -197,16 +198,20 @@ def _other_image(one: StoredImage) -> MachineError:
 def _room(into: Path) -> Iterator[Path]:
     """A folder beside the target, on the same file system; nothing of it stays, nor folders made for it."""
     made = [path for path in into.parents if not path.exists()]
-    into.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=f".{into.name[:40]}-", dir=into.parent))
     try:
-        yield room
-    except BaseException:
-        remove_tree(room)
-        for path in made:
-            path.rmdir()
+        into.parent.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{into.name[:40]}-", dir=into.parent))
+        try:
+            yield room
+        finally:
+            remove_tree(room)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # the first that holds something of somebody else's ends it
+            for path in made:
+                path.rmdir()
+        if isinstance(error, OSError):
+            raise MachineError(f"{display_path(into)}: cannot be written ({error.strerror})") from None
         raise
-    remove_tree(room)
 
 
 def _settle(tasks: Path, into: Path) -> None:

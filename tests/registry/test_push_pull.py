@@ -102,6 +102,14 @@ def test_nothing_is_written_over(packed: Packed, repository: str, tmp_path: Path
     assert not any((tmp_path / "there").iterdir())
 
 
+def test_where_nothing_can_be_written(packed: Packed, repository: str, tmp_path: Path) -> None:
+    push(packed.file, repository)
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file/out", Path("/proc/nothing/out")):
+        with pytest.raises(MachineError, match=f"{place}: cannot be written"):
+            pull(repository, place)
+
+
 def test_what_is_not_there(packed: Packed, repository: str, tmp_path: Path) -> None:
     push(packed.file, f"{repository}:1")
     with pytest.raises(AuthorError, match="has no tag 2 there"):
