@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -141,6 +142,11 @@ def pull(
     with Transport(reference, "pull from", plain_http=plain_http, ca=ca) as transport, _room(into) as room:
         place, artifact = _found(transport, reference)
         say(f"{place}: {artifact.size} bytes")
+        free = shutil.disk_usage(room).free
+        if free < artifact.size:
+            raise MachineError(
+                f"{place} has {artifact.size} bytes, and there is room for {free} at {display_path(into)}"
+            )
         file = room / "bundle.hpb"
         transport.download(artifact.layer, artifact.size, file, progress)
         info = unpack(file, room / "tasks", expect=artifact.bundle)

@@ -263,7 +263,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             self._require_blob(response, digest)
             body = read_all(response, size)
         if digest_of(body) != digest:
-            raise self._wrong(digest, digest_of(body))
+            raise self._wrong(f"the configuration {digest}", digest_of(body))
         return json_object(body, f"the blob {digest} of {self.reference.name}")
 
     def download(self, digest: str, size: int, into: Path, progress: Progress | None = None) -> None:
@@ -297,7 +297,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         if got < size:
             raise PassingError(f"{host} sent {got} of the {size} bytes of {digest}")
         if f"sha256:{hashed.hexdigest()}" != digest:
-            raise self._wrong(digest, f"sha256:{hashed.hexdigest()}")
+            raise self._wrong(f"the bundle's file {digest}", f"sha256:{hashed.hexdigest()}")
 
     def _next(self, coming: Iterator[bytes]) -> bytes:
         with on_the_way(self.reference.registry):
@@ -308,8 +308,8 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             place = self.reference.name
             raise MachineError(f"{place} has lost the blob {digest} that its manifest names; push it again")
 
-    def _wrong(self, digest: str, found: str) -> MachineError:
-        return MachineError(f"{self.reference.registry} sends wrong bytes for {digest}: they are {found}; refused")
+    def _wrong(self, what: str, found: str) -> MachineError:
+        return MachineError(f"{self.reference.registry} sends wrong bytes for {what}: they are {found}; refused")
 
 
 class _Watched(io.FileIO):

@@ -112,12 +112,19 @@ def test_a_manifest_that_is_not_what_its_header_says(lying: Lying) -> None:
 def test_wrong_bytes_of_the_same_length(lying: Lying) -> None:
     data = lying.registry.blobs[lying.layer]
     error = lying.pull(only(lying.layer)(replies(200, data[:-1] + bytes([data[-1] ^ 1]))))
-    assert f"sends wrong bytes for {lying.layer}" in str(error)
+    assert f"sends wrong bytes for the bundle's file {lying.layer}: they are sha256:" in str(error)
 
 
 def test_more_bytes_than_the_manifest_says(lying: Lying) -> None:
     error = lying.pull(only(lying.layer)(replies(200, lying.registry.blobs[lying.layer] + b"more")))
     assert "sends more than the" in str(error)
+
+
+def test_more_than_the_disk_holds(lying: Lying) -> None:
+    [layer] = lying.manifest["layers"]
+    lying.store({**lying.manifest, "layers": [{**layer, "size": 1 << 60}]})
+    assert re.search("has 1152921504606846976 bytes, and there is room for", str(lying.pull()))
+    assert not [path for method, path, _ in lying.registry.seen if method == "GET" and path.endswith(lying.layer)]
 
 
 def test_an_endless_body(lying: Lying) -> None:
