@@ -232,6 +232,41 @@ def test_a_broken_download_is_tried_again(lying: Lying, packed: Packed) -> None:
     assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
 
 
+def in_chunks(data: bytes, end: bytes = b"0\r\n\r\n") -> Spoil:
+    def spoil(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for at in range(0, len(data), 999):
+            piece = data[at : at + 999]
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        handler.wfile.write(end)
+        if not end:
+            handler.hang_up()
+        return True
+
+    return spoil
+
+
+def test_a_body_in_chunks(lying: Lying, packed: Packed) -> None:
+    registry, config = lying.registry, lying.manifest["config"]["digest"]
+    parts = {
+        "/manifests/": registry.manifests["latest"],
+        config: registry.blobs[config],
+        lying.layer: registry.blobs[lying.layer],
+    }
+
+    def spoil(handler: Handler) -> bool:
+        return any(only(part)(in_chunks(data))(handler) for part, data in parts.items())
+
+    registry.spoil = spoil
+    assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
+    lying.out = lying.out.with_name("other")
+    for part, data in parts.items():
+        assert "hung up" in str(lying.pull(only(part)(in_chunks(data[:-1], b""))))
+        assert re.search("sent .* of the|wrong bytes|no JSON", str(lying.pull(only(part)(in_chunks(data[:-1])))))
+
+
 def test_a_body_that_stalls(lying: Lying) -> None:
     def stall(handler: Handler) -> bool:
         handler.send_response(200)
