@@ -153,6 +153,7 @@ def pull(
         _require_same_images(artifact, info)
         with OneEngine(engine, host) as engines:
             here = [pull_image(transport, engines, one, say) for one in artifact.images if images]
+        _say_absent({one.name for one in info.images} if images else set(), artifact, say)
         file.unlink()
         _settle(room / "tasks", into)
     places = {one.name: str(place.at(one.manifest)) for one in artifact.images}
@@ -175,6 +176,7 @@ def pull_images(
             for one in artifact.images:
                 if wanted.get(one.name) != one.id:
                     raise _other_image(one)
+            _say_absent(set(wanted), artifact, say or _silent)
             return tuple(pull_image(transport, engines, one, say or _silent) for one in artifact.images)
 
 
@@ -194,6 +196,11 @@ def _require_same_images(artifact: Artifact, info: BundleInfo) -> None:
     for one in artifact.images:
         if (one.name, one.id) not in known:
             raise _other_image(one)
+
+
+def _say_absent(wanted: set[str], artifact: Artifact, say: Say) -> None:
+    for name in sorted(wanted - {one.name for one in artifact.images}):
+        say(f"warning: the bundle's image {name} is not beside it: it was pushed with --no-images")
 
 
 def _other_image(one: StoredImage) -> MachineError:

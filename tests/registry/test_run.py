@@ -307,7 +307,10 @@ def test_pull_brings_the_image_by_digest(shipped: Shipped, command: Command) -> 
     assert (code, pulled["images_here"]) == (0, [])
     code, document, _ = command("run", "without", "--env", "docker")
     assert code == 3
-    assert "is not on this engine; pull the bundle with --images" in document["problems"][0]["message"]
+    assert (
+        "is not on this engine; harbor-pack pull --images brings it; one of the same"
+        in document["problems"][0]["message"]
+    )
     code, pulled, _ = command("pull", shipped.ref, "-o", "with", "--images")
     assert (code, pulled["images_here"]) == (0, [shipped.image])
     assert pulled["images"][shipped.image].startswith(f"{shipped.ref.rpartition(':')[0]}@sha256:")
@@ -334,9 +337,14 @@ def test_another_image_of_that_name_is_not_taken(
             assert image_for_run(tasks, engine).id == shipped.id
             assert image_for_run(tasks, engine, by_name=True).id == shipped.id
             assert docker("image", "inspect", "--format", "{{.Id}}", shipped.image) == shipped.id
-            with pytest.raises(AuthorError, match="has no claude-code in it"):
+            with pytest.raises(
+                AuthorError, match=r"has no claude-code in it.*harbor-pack image .* --agent claude-code"
+            ):
                 image_for_run(tasks, engine, agents=["claude-code"])
+            docker("tag", base_image, shipped.image)
             forget(shipped.id)
+            with pytest.raises(MachineError, match="is not on this engine"):
+                image_for_run(tasks, engine)
             monkeypatch.setenv("HARBOR_PACK_BASE", base_image)
             made = ensure_image(tasks, engine)  # `harbor-pack image`: what a user decides on
             assert image_for_run(tasks, engine, on_event=said.append).id == made.id != shipped.id
@@ -357,6 +365,9 @@ def test_an_image_that_the_engine_does_not_have(
         push(file, f"{open_registry}/tests/absent")
     pushed = push(file, f"{open_registry}/tests/absent", images=False)
     assert not pushed.images
+    said: list[str] = []
+    assert not pull(f"{open_registry}/tests/absent", tmp_path / "out", images=True, say=said.append).images_here
+    assert any("is not beside it: it was pushed with --no-images" in line for line in said)
 
 
 @pytest.mark.registry
