@@ -20,7 +20,6 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _LONGEST = 255
 _SCHEME = re.compile(r"([a-z]+):/{1,2}")
 _FORM = "write registry/repository[:tag][@sha256:…]"
-_DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,10 @@ class Reference:
     @property
     def api_host(self) -> str:
         """Where the registry's interface is: for Docker Hub not at its name."""
-        return "registry-1.docker.io" if self.registry in _DOCKER_HUB else self.registry
+        from oras.defaults import registry as hub  # what Docker's own tools know of it
+
+        hosts = {hub.index_name, hub.index_hostname}
+        return str(hub.default_v2_registry["host"]) if self.registry in hosts else self.registry
 
     @property
     def is_loopback(self) -> bool:

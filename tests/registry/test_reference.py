@@ -66,13 +66,18 @@ def test_a_password_is_not_shown(text: str) -> None:
     [
         ("reg.example/x:2", "https://reg.example/v2/x/manifests/2"),
         ("reg.example:5000/a.b/c", "https://reg.example:5000/v2/a.b/c/manifests/2"),
-        ("docker.io/user/desk", "https://registry-1.docker.io/v2/user/desk/manifests/2"),
         ("localhost/x", "http://localhost/v2/x/manifests/2"),  # and not Docker Hub's repository of that name
     ],
 )
 def test_where_requests_go(text: str, url: str) -> None:
     with Transport(parse(text), "pull from", plain_http=url.startswith("http:")) as transport:
         assert transport._manifest_url("2") == url
+
+
+def test_docker_hub_answers_at_another_name() -> None:
+    host = parse("docker.io/user/desk").api_host
+    assert host.endswith(".docker.io")
+    assert parse(f"{host}/user/desk").api_host == host
 
 
 @pytest.mark.parametrize(
