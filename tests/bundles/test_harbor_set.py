@@ -57,7 +57,7 @@ def test_harbor_reads_the_set_and_would_run_it_by_name(pulled: Path, harbor_bin:
     assert said["tasks"] == [task.name for task in manifest.tasks]
     assert said["dataset"] == ["shop/shop", "1.2", "orders – and „refunds“"]
     assert said["digests"] == {task.name: f"sha256:{task.digest}" for task in manifest.tasks}
-    command = [
+    command: list[str | Path] = [
         harbor_bin,
         "run",
         "-d",
