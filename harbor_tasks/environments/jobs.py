@@ -347,10 +347,13 @@ class _Runner:
         trials = read_trials(self.plan.folder)
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
         where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
+        if (server := self.plan.job.server) is not None:
+            where = f"--server {server} "
         source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
         scripted = "--scripted " if self.plan.job.scripted else ""
+        command = "run" if self.plan.job.server is None else "runner"
         go_on = f"{source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
-        text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
+        text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack {command} {go_on}"
         raise InterruptedJob(self.plan.folder, text)
 
 

@@ -110,7 +110,9 @@ def plan_job(
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
     environment = _environment(options, source, manifest, caller, tasks, agent)
-    agent.prepare(environment.name, caller, scripted=model is not None)
+    # a server gives the agent its own key: what is not known here is taken to be set there
+    keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}
+    agent.prepare(environment.name, {**caller, **keys}, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {}
     for task in tasks:
@@ -133,7 +135,7 @@ def plan_job(
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
-        scripted=model is not None, attempts=attempts, status="running",
+        scripted=model is not None, server=options.server, attempts=attempts, status="running",
         created=old.created if old is not None else now(), sealed=environment.sealed,
         cases=old.cases if old is not None else options.cases, expected=expected,
         not_enforced=(*environment.not_enforced(), *unenforced),
@@ -173,6 +175,11 @@ def _environment(
         from harbor_tasks.environments.docker import DockerEnvironment
 
         return DockerEnvironment(source, manifest, caller, options.host, agent.program)
+    if name == "harbor" and options.server is not None:
+        from harbor_tasks.environments.harbor_server import HarborServerEnvironment
+
+        directories = {task.case_id: source / task.directory for task in tasks}
+        return HarborServerEnvironment(source, manifest, caller, options, directories)
     if name == "harbor":
         from harbor_tasks.environments.harbor import HarborEnvironment
 
@@ -192,6 +199,10 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
                 f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
                 f"{option} {was}, or start a new job"
             )
+    if (job.server is None) != (options.server is None):
+        how = "at no server: go on with it by harbor-pack run" if job.server is None else "at a Harbor server: go on with "
+        how += "" if job.server is None else f"it by harbor-pack runner --server {job.server}"
+        raise AuthorError(f"{display_path(options.resume)}: this job ran {how} --resume, or start a new job")
     if job.scripted != scripted:
         how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
         raise AuthorError(

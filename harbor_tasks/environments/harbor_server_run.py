@@ -1,0 +1,279 @@
+"""A job at a Harbor server: submitted, followed, its trials fetched as they finish, cancelled with ours.
+
+``server.json`` in the run's folder names the server's job, so that another process can go on following it: the server
+works on when we are gone. A trial's folder comes from the server's disk where it can be read, so that it is what
+`harbor run` would have left; else file by file through the API, which knows no links, no modes and no names in ``.tmp``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from harbor_tasks.environments.base import Stop, TrialPlan
+from harbor_tasks.environments.harbor_api import NoAnswerError, ServerApi, ServerError
+from harbor_tasks.environments.harbor_process import JOB, ORDERLY, PATIENCE, JobFolder
+from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
+from harbor_tasks.environments.staging import copy_tree, remove_tree
+from harbor_tasks.errors import MachineError
+
+RECORD = "server.json"
+"""In the run's folder: the server, its job, its Harbor's version."""
+SILENCE = 60.0
+"""Seconds without an answer until the server is given up: it may be restarted meanwhile."""
+_TICK = 1.0
+_OVER = ("finished", "cancelled")
+
+
+@dataclass
+class ServerRun(JobFolder):
+    """One job of the server's, in a folder of ours."""
+
+    api: ServerApi
+    name: str
+    """How the server shows the job to people: the id of ours."""
+    say: Callable[[str], None]
+    job: str | None = None
+    version: str = ""
+    _digests: dict[str, str] = field(default_factory=dict)
+    """By trial: the digest of the task that it has to run. Other trials of the server's job are not ours to fetch."""
+    _fault: str | None = None
+    _ours: bool = False
+    """Was it submitted from here, so that it is ended from here?"""
+    _over: bool = False
+    _trials: dict[str, str] = field(default_factory=dict)
+    """By rollout (the server's word for a trial of its): the id of our trial."""
+    _told: set[str] = field(default_factory=set)
+    _cancelled: bool = False
+    _paused: bool = False
+    _was_silent: bool = False
+
+    def write(self, plans: Any, config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
+        """As `JobFolder.write`."""
+        super().write(plans, config, compose)
+        self._digests = {plan.expected.trial: plan.expected.digest for plan in plans}
+
+    def start(self) -> None:
+        """Submit the job. What speaks against it is what `watch` says."""
+        config = {**load(self.folder / "config.json"), "job_name": self.name}
+        config.pop("jobs_dir", None)
+        try:
+            self.job = self._submit(config)
+            self._ours = True
+            self._record()
+        except (MachineError, ServerError) as error:
+            self._fault = str(error)
+            self._over = self.job is None
+
+    def _submit(self, config: Mapping[str, Any]) -> str:
+        """The id of the server's job; asked again when the first answer was lost, the server takes it once."""
+        once = f"{self.name}-{self.folder.name}"
+        for last in (False, True):
+            try:
+                return str(self.api.ask("POST", "/jobs/submit", {"config": config}, once=once)["job_id"])
+            except NoAnswerError:
+                if last:
+                    raise
+                time.sleep(_TICK)
+            except ServerError as error:
+                if error.status == 409 and "job_id" in error.more:
+                    return str(error.more["job_id"])
+                raise
+        raise AssertionError
+
+    def _record(self) -> None:
+        record = {"server": self.api.url, "job": self.job}
+        (self.folder / RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+        with suppress(MachineError, ServerError):  # it only says which Harbor it was
+            lock = self.api.ask("GET", f"/jobs/{self.job}")["job"]["lock_uri"]
+            self.api.download(lock, self.folder / "lock.json")
+        self._read_version()
+
+    def _read_version(self) -> None:
+        self.version = str((load(self.folder / "lock.json").get("harbor") or {}).get("version") or "")
+
+    def again(self, wanted: Mapping[str, TrialPlan]) -> None:
+        """Go on with a job that was submitted before: fetch what of it is wanted and was not fetched then."""
+        self.job = load(self.folder / RECORD).get("job")
+        self._read_version()
+        self._digests = {plan.expected.trial: plan.expected.digest for plan in wanted.values()}
+        self._told = {path.name for path in (self.folder / JOB).glob("*") if not path.name.startswith(".")}
+        try:
+            self.api.ask("GET", f"/jobs/{self.job}")
+        except ServerError:  # another server, or its data was removed
+            self._over = True
+        except MachineError as error:
+            self._fault = str(error)
+
+    def watch(
+        self, stop: Stop, started: Callable[[str], None], finished: Callable[[HarborTrial], None],
+        abandon: Callable[[], None],
+    ) -> str | None:  # fmt: skip
+        """Until the server's job has ended, or nothing wanted is left of it; what went wrong with the job."""
+        asked: float | None = None
+        silent: float | None = None
+        abandoned = False
+        while self._fault is None and not self._over:
+            moment = time.monotonic()
+            try:
+                self._look(started, finished)
+                silent = None
+            except NoAnswerError as error:
+                silent = self._silent(silent, moment, error)
+                if moment - silent > SILENCE:
+                    self._fault = f"{error}; the trials that it ran are lost, unless --resume finds them there"
+            except (MachineError, ServerError) as error:
+                self._fault = f"the server's job {self.job} cannot be followed: {error}"
+            if stop.wanted and not self._over and self._fault is None:
+                if asked is None:
+                    asked = moment
+                    self._fault = self._cancel()
+                if not abandoned and (stop.now or moment - asked > ORDERLY):
+                    abandoned = True
+                    abandon()
+                if moment - asked > (ORDERLY if stop.now else PATIENCE):
+                    self._fault = f"the server at {self.api.url} was told to end its job {self.job}, and is not done yet"
+            if not self._over and self._fault is None:
+                time.sleep(_TICK if not stop.wanted else _TICK / 4)
+        if self._fault is None and self._cancelled and not stop.wanted:
+            return f"somebody cancelled the job {self.job} at the server"
+        return self._fault
+
+    def _silent(self, since: float | None, moment: float, error: NoAnswerError) -> float:
+        self._was_silent = True
+        if since is None:
+            self.say(f"warning: {error}; waiting for it")
+        return moment if since is None else since
+
+    def _look(self, started: Callable[[str], None], finished: Callable[[HarborTrial], None]) -> None:
+        """One look at the server's job: tell of what has begun and what is done."""
+        job = self.api.ask("GET", f"/jobs/{self.job}")["job"]
+        over = job["state"] in _OVER
+        waiting = False
+        for rollout in self._rollouts():
+            trial = self._trial(rollout)
+            if trial not in self._digests or rollout["id"] != rollout["retry_ids"][0]:
+                continue
+            if f"started {trial}" not in self._told and rollout.get("started_at"):
+                self._told.add(f"started {trial}")
+                started(trial)
+            # one with an error may be tried again, until the job is over
+            done = rollout["state"] in _OVER and (over or not rollout.get("error_type"))
+            if done and rollout["name"] not in self._told:
+                found = self._fetch(rollout["id"], rollout["name"])
+                self._told.add(rollout["name"])
+                if found is not None:
+                    finished(found)
+            waiting = waiting or rollout["name"] not in self._told
+        self._cancelled = job["state"] == "cancelled"
+        if job["state"] == "paused":
+            self._wake()
+        self._over = over or (not self._ours and not waiting)
+
+    def _rollouts(self) -> Iterator[dict[str, Any]]:
+        """All trials of the server's job, each try of them."""
+        query = {"job_ids": str(self.job), "page_size": "100"}
+        while True:
+            page = self.api.ask("GET", "/rollouts", query=query)
+            yield from page["items"]
+            if not page.get("next_page_token"):
+                return
+            query["page_token"] = page["next_page_token"]
+
+    def _trial(self, rollout: Mapping[str, Any]) -> str:
+        """The id of our trial: the name of its task's copy. MachineError when the server has another task there."""
+        known = self._trials.get(rollout["id"])
+        if known is None:
+            task = self.api.ask("GET", f"/rollouts/{rollout['id']}")["rollout"]["lock"]["task"]
+            known = self._trials[rollout["id"]] = Path(task["path"]).name
+            wanted = self._digests.get(known)
+            if wanted is not None and task["digest"].removeprefix("sha256:") != wanted.removeprefix("sha256:"):
+                raise MachineError(f"it has another task at {task['path']} than this machine; is it on another machine?")
+        return known
+
+    def _wake(self) -> None:
+        """A server that comes back after a crash pauses what it had not begun; a pause by a person is left alone."""
+        if self._was_silent:
+            self._was_silent = False
+            self.api.ask("POST", f"/jobs/{self.job}/resume")
+        elif not self._paused:
+            self._paused = True
+            self.say(f"warning: the job {self.job} is paused at the server; it goes on when it is resumed there")
+
+    def _fetch(self, rollout: str, name: str) -> HarborTrial | None:
+        """A trial's folder, brought here under the trial's name; None when the server has no result of it."""
+        detail = self.api.ask("GET", f"/rollouts/{rollout}")["rollout"]
+        if detail.get("result") is None:
+            return None
+        if PurePosixPath(name).name != name:
+            raise MachineError(f"a trial of the server's has the name {name!r}")
+        beside, target = self.folder / JOB / f".{name}", self.folder / JOB / name
+        remove_tree(beside)
+        beside.parent.mkdir(exist_ok=True)
+        own = _own_folder(detail)
+        if own is None or not _copied(own, beside):
+            self._download(detail["artifacts"], beside)
+        (beside / "result.json").write_text(json.dumps(detail["result"]) + "\n", encoding="utf-8")
+        beside.rename(target)
+        return read_harbor_trial(target)
+
+    def _download(self, artifacts: Mapping[str, str], target: Path) -> None:
+        target.mkdir(exist_ok=True)
+        for key, uri in sorted(artifacts.items()):
+            parts = PurePosixPath(key).parts
+            if not parts or ".." in parts or key.startswith("/"):
+                raise MachineError(f"a file of the server's has the name {key!r}")
+            place = target.joinpath(*parts)
+            if key.endswith("/"):
+                place.mkdir(parents=True, exist_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.api.download(uri, place)
+            except ServerError as error:  # a link, or what went away since
+                place.unlink(missing_ok=True)
+                self.say(f"warning: the server does not give {key}: {error}")
+
+    def _cancel(self) -> str | None:
+        """Tell the server to end its job; why it could not be told."""
+        try:
+            self.api.ask("POST", f"/jobs/{self.job}/cancel", {"force": True})
+        except (MachineError, ServerError) as error:
+            return f"the server could not be told to end its job {self.job}, and may go on with it: {error}"
+        return None
+
+    def kill(self) -> None:
+        """End the job that was submitted from here, if it may still run."""
+        if self._ours and not self._over:
+            self._over = self._cancel() is None
+
+    def clear(self) -> None:
+        """The copies of the tasks are not kept, unless the server may still work from them."""
+        if self._over:
+            super().clear()
+
+
+def _own_folder(detail: Mapping[str, Any]) -> Path | None:
+    """The trial's folder on the server's disk, where that is ours too: it holds the result of this very trial."""
+    parts = urlsplit(str(detail["result"].get("trial_uri") or ""))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    folder = Path(url2pathname(parts.path))
+    return folder if load(folder / "result.json").get("id") == detail["id"] else None
+
+
+def _copied(folder: Path, target: Path) -> bool:
+    """Copy a folder; False, and nothing of it, when something in it cannot be read."""
+    try:
+        copy_tree(folder, target)
+    except OSError:
+        remove_tree(target)
+        return False
+    return True
