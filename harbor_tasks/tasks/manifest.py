@@ -102,6 +102,8 @@ class BuildManifest(Part):
     """Name and version of what wrote it."""
     name: str
     """The eval's name, as typed."""
+    version: str | None = None
+    """As typed."""
     description: str
     image: str
     """The image of the sandbox: a pure function of the plan."""

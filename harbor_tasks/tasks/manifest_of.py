@@ -29,8 +29,8 @@ def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildM
     execution = spec.execution
     rules = permissions_of(plan.ev, Problems())
     return BuildManifest(
-        tool=TOOL, name=spec.name, description=spec.description, image=plan.image, runner=spec.runner,
-        models=spec.models,
+        tool=TOOL, name=spec.name, version=spec.version, description=spec.description,
+        image=plan.image, runner=spec.runner, models=spec.models,
         execution=ExecutionPart(
             mode=execution.mode, timeout=execution.timeout, max_budget_usd=execution.max_budget_usd,
             parallelism=execution.parallelism, env=_references(execution.env),
