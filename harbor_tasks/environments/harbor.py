@@ -198,7 +198,7 @@ class HarborEnvironment:
 
     def _new_run(self, place: Path, job: Job) -> Run:  # noqa: ARG002 - a server is told the job's name
         assert self._harbor is not None
-        return HarborRun(place, self._harbor, self._environ(), self._options)
+        return HarborRun(self._harbor, place, self._environ(), self._options)
 
     def _follow(
         self, run: Run, begin: Callable[[], None], left: dict[str, TrialPlan], stop: Stop,

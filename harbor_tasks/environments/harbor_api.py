@@ -62,8 +62,18 @@ class ServerApi:
         if not (self._key.isascii() and (self._key + "x").isprintable()):
             raise AuthorError("the server's key holds characters that no header can carry; check where it comes from")
 
-    def check_way(self) -> None:
-        """May the key go there, and does it have to? AuthorError when it may not, or is missing; else it is sent."""
+    def check(self) -> None:
+        """A Harbor server answers there, and takes the key. Errors as `ask`.
+
+        AuthorError, before anything is sent, when the key may not go there or is missing where it is needed.
+        """
+        self._check_way()
+        try:
+            self.ask("GET", "/jobs", query={"page_size": "1"})
+        except ServerError as error:
+            raise MachineError(f"{self.url} is no Harbor server: {error}") from None
+
+    def _check_way(self) -> None:
         if _is_loopback(self._host):
             return
         if not self._key:
@@ -101,9 +111,8 @@ class ServerApi:
         ``once``: a name for a submission, which the server takes only once. Raises NoAnswerError, MachineError when
         the key is not the server's or its API is another one, ServerError with the server's own words.
         """
-        with closing(self._connection()) as connection:
-            with self._answering():
-                text = self._request(connection, method, path, body, query, once).read()
+        with closing(self._connection()) as connection, self._answering():
+            text = self._request(connection, method, path, body, query, once).read()
         try:
             found = json.loads(text)
         except ValueError:

@@ -68,7 +68,6 @@ class Run(Protocol):
         """Remove what is not kept."""
 
 
-@dataclass
 class JobFolder:
     """What a job of Harbor's works from: ``tasks/<trial>`` (copies), ``config.json``; its trials come to ``job/``."""
 
@@ -104,6 +103,7 @@ class HarborRun(JobFolder):
     """A process of Harbor's that does the job; what it prints is in ``harbor.log``."""
 
     harbor: Harbor
+    folder: Path
     env: Mapping[str, str]
     options: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None

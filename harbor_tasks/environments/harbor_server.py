@@ -10,6 +10,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from harbor_tasks.environments.base import Job, RunOptions, Stop, Trial, TrialEr
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.harbor import RUNS, HarborEnvironment
 from harbor_tasks.environments.harbor_api import ServerApi, ServerError
-from harbor_tasks.environments.harbor_command import TESTED, check_kind, check_options, environ, find_harbor, last_lines
+from harbor_tasks.environments.harbor_command import check_kind, check_options, environ, find_harbor, last_lines
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_server_run import RECORD, ServerRun
 from harbor_tasks.environments.variables import UnsetError, fill_in, unset_variables
-from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
 
@@ -47,7 +48,7 @@ class HarborServerEnvironment(HarborEnvironment):
     def prepare(self) -> None:
         """The server answers, takes our key and the job, and this machine has an engine for the eval's image."""
         check_options(self._options)
-        self._api.check_way()
+        self._api.check()
         names = sorted({name for name, _ in unset_variables(self._manifest, {})})
         if names:
             self._notes.append(f"{', '.join(f'${name}' for name in names)}: taken from the environment of harbor serve")
@@ -76,13 +77,13 @@ class HarborServerEnvironment(HarborEnvironment):
         case = next((case for case, path in self._tasks.items() if str(path) in words), None)
         if case is not None and "not found" in words:
             return MachineError(
-                f"the server at {self._api.url} does not find {self._tasks[case]}: it takes tasks from its own disk. Run "
-                "this on the server's machine, and let its user read the folder"
+                f"the server at {self._api.url} does not find {self._tasks[case]}: it takes tasks from its own disk. "
+                "Run this on the server's machine, and let its user read the folder"
             )
         if "harbor_replay" in words:
             return MachineError(
                 f"the server at {self._api.url} does not know harbor-pack's agents ({words}); start harbor serve with "
-                f"PYTHONPATH={resource('interceptor')}"
+                f"PYTHONPATH={agents_folder()}"
             )
         if error.status >= 500:
             return MachineError(f"the server at {self._api.url} fails: {error}")
@@ -94,7 +95,7 @@ class HarborServerEnvironment(HarborEnvironment):
         say(f"harbor server {self._api.url}")
 
     def _new_run(self, place: Path, job: Job) -> ServerRun:
-        self._at = ServerRun(place, self._api, job.id, lambda line: self._say(line))
+        self._at = ServerRun(place, self._api, job.id, self._say)
         return self._at
 
     def run_all(
@@ -108,7 +109,7 @@ class HarborServerEnvironment(HarborEnvironment):
         for record in sorted((self._job[1] / RUNS).glob(f"*/{RECORD}"), key=lambda path: int(path.parent.name)):
             if left and not stop.wanted:
                 run = self._at = ServerRun(record.parent, self._api, self._job[0].id, self._say)
-                fault = self._follow(run, lambda run=run: run.again(left), left, stop, started, finished)
+                fault = self._follow(run, partial(run.again, left), left, stop, started, finished)
                 if fault is not None:
                     faults.append(fault)
         if not left or stop.wanted:
@@ -130,8 +131,9 @@ class HarborServerEnvironment(HarborEnvironment):
         config = super()._config(parallel)
         if self._options:
             config = self._with_options(config)
-        for agent in config["agents"] if variables else ():
-            agent["env"] = {**(agent.get("env") or {}), **(variables or {})}
+        if variables:
+            for agent in config["agents"]:
+                agent["env"] = {**(agent.get("env") or {}), **variables}
         return config
 
     def _with_options(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +143,15 @@ class HarborServerEnvironment(HarborEnvironment):
             path = Path(folder).resolve() / "config.json"
             tasks = [{"path": str(task)} for task in self._tasks.values()]
             path.write_text(json.dumps({**config, "tasks": tasks}), encoding="utf-8")
-            command = [harbor.path, "run", "--config", path, "--print-config", "--yes", *self._options]
+            command: list[str | Path] = [
+                harbor.path,
+                "run",
+                "--config",
+                path,
+                "--print-config",
+                "--yes",
+                *self._options,
+            ]
             try:
                 done = subprocess.run(
                     command, env=environ(self._caller, {}), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -158,8 +168,8 @@ class HarborServerEnvironment(HarborEnvironment):
             raise AuthorError([Problem(f"Harbor does not take its options: {said}", Where(), code="harbor")])
         if _HIDDEN in json.dumps(found):
             raise AuthorError(
-                "a secret in Harbor's options would not reach the server; set the variable where harbor serve runs, and "
-                "name it: --ae 'NAME=${NAME}'"
+                "a secret in Harbor's options would not reach the server; set the variable where harbor serve runs, "
+                "and name it: --ae 'NAME=${NAME}'"
             )
         return {name: value for name, value in found.items() if name not in ("tasks", "jobs_dir", "job_name")}
 
@@ -175,12 +185,6 @@ def _without_caller(text: str) -> str:
         return ""
 
 
-def tested(version: str) -> bool:
-    """Is it a version of Harbor that harbor-pack is tested with? An unknown one is not."""
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    return TESTED[0] <= numbers < TESTED[1]
-
-
 def agents_folder() -> str:
     """The folder that `harbor serve` needs in its PYTHONPATH for harbor-pack's own agents."""
-    return display_path(resource("interceptor"))
+    return str(resource("interceptor"))

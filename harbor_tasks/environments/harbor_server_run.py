@@ -2,7 +2,7 @@
 
 ``server.json`` in the run's folder names the server's job, so that another process can go on following it: the server
 works on when we are gone. A trial's folder comes from the server's disk where it can be read, so that it is what
-`harbor run` would have left; else file by file through the API, which knows no links, no modes and no names in ``.tmp``.
+`harbor run` would have left; else file by file through the API, which has no links, modes and names in ``.tmp``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.request import url2pathname
 
 from harbor_tasks.environments.base import Stop, TrialPlan
 from harbor_tasks.environments.harbor_api import NoAnswerError, ServerApi, ServerError
+from harbor_tasks.environments.harbor_command import Harbor
 from harbor_tasks.environments.harbor_process import JOB, ORDERLY, PATIENCE, JobFolder
 from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
 from harbor_tasks.environments.staging import copy_tree, remove_tree
@@ -36,11 +37,13 @@ _OVER = ("finished", "cancelled")
 class ServerRun(JobFolder):
     """One job of the server's, in a folder of ours."""
 
+    folder: Path
     api: ServerApi
     name: str
     """How the server shows the job to people: the id of ours."""
     say: Callable[[str], None]
-    job: str | None = None
+    job: str = ""
+    """The server's id of it."""
     version: str = ""
     _digests: dict[str, str] = field(default_factory=dict)
     """By trial: the digest of the task that it has to run. Other trials of the server's job are not ours to fetch."""
@@ -53,7 +56,10 @@ class ServerRun(JobFolder):
     _told: set[str] = field(default_factory=set)
     _cancelled: bool = False
     _paused: bool = False
-    _was_silent: bool = False
+    _silent: float | None = None
+    """Since when the server has not answered, on the monotonic clock."""
+    _restarted: bool = False
+    """Has it been silent, and perhaps been started again?"""
 
     def write(self, plans: Any, config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
         """As `JobFolder.write`."""
@@ -70,7 +76,7 @@ class ServerRun(JobFolder):
             self._record()
         except (MachineError, ServerError) as error:
             self._fault = str(error)
-            self._over = self.job is None
+            self._over = not self.job
 
     def _submit(self, config: Mapping[str, Any]) -> str:
         """The id of the server's job; asked again when the first answer was lost, the server takes it once."""
@@ -98,10 +104,12 @@ class ServerRun(JobFolder):
 
     def _read_version(self) -> None:
         self.version = str((load(self.folder / "lock.json").get("harbor") or {}).get("version") or "")
+        if self.version and not Harbor(Path(), self.version).tested:
+            self.say(f"warning: harbor-pack is tested with Harbor 0.26, and the server runs {self.version}")
 
     def again(self, wanted: Mapping[str, TrialPlan]) -> None:
         """Go on with a job that was submitted before: fetch what of it is wanted and was not fetched then."""
-        self.job = load(self.folder / RECORD).get("job")
+        self.job = str(load(self.folder / RECORD).get("job"))
         self._read_version()
         self._digests = {plan.expected.trial: plan.expected.digest for plan in wanted.values()}
         self._told = {path.name for path in (self.folder / JOB).glob("*") if not path.name.startswith(".")}
@@ -118,20 +126,11 @@ class ServerRun(JobFolder):
     ) -> str | None:  # fmt: skip
         """Until the server's job has ended, or nothing wanted is left of it; what went wrong with the job."""
         asked: float | None = None
-        silent: float | None = None
         abandoned = False
-        while self._fault is None and not self._over:
-            moment = time.monotonic()
-            try:
-                self._look(started, finished)
-                silent = None
-            except NoAnswerError as error:
-                silent = self._silent(silent, moment, error)
-                if moment - silent > SILENCE:
-                    self._fault = f"{error}; the trials that it ran are lost, unless --resume finds them there"
-            except (MachineError, ServerError) as error:
-                self._fault = f"the server's job {self.job} cannot be followed: {error}"
-            if stop.wanted and not self._over and self._fault is None:
+        while not self._ended():
+            self._try_to_look(started, finished)
+            if stop.wanted and not self._ended():
+                moment = time.monotonic()
                 if asked is None:
                     asked = moment
                     self._fault = self._cancel()
@@ -139,18 +138,31 @@ class ServerRun(JobFolder):
                     abandoned = True
                     abandon()
                 if moment - asked > (ORDERLY if stop.now else PATIENCE):
-                    self._fault = f"the server at {self.api.url} was told to end its job {self.job}, and is not done yet"
-            if not self._over and self._fault is None:
-                time.sleep(_TICK if not stop.wanted else _TICK / 4)
+                    self._fault = f"the server at {self.api.url} was told to end its job {self.job}, and has not yet"
+            if not self._ended():
+                time.sleep(_TICK / 4 if stop.wanted else _TICK)
         if self._fault is None and self._cancelled and not stop.wanted:
             return f"somebody cancelled the job {self.job} at the server"
         return self._fault
 
-    def _silent(self, since: float | None, moment: float, error: NoAnswerError) -> float:
-        self._was_silent = True
-        if since is None:
-            self.say(f"warning: {error}; waiting for it")
-        return moment if since is None else since
+    def _ended(self) -> bool:
+        """Is there nothing more to wait for?"""
+        return self._over or self._fault is not None
+
+    def _try_to_look(self, started: Callable[[str], None], finished: Callable[[HarborTrial], None]) -> None:
+        """Look, unless the server is silent, which it may be for a while."""
+        try:
+            self._look(started, finished)
+            self._silent = None
+        except NoAnswerError as error:
+            self._restarted = True
+            if self._silent is None:
+                self._silent = time.monotonic()
+                self.say(f"warning: {error}; waiting for it")
+            elif time.monotonic() - self._silent > SILENCE:
+                self._fault = f"{error}; --resume fetches what it has done of its job {self.job}, when it is back"
+        except (MachineError, ServerError) as error:
+            self._fault = f"the server's job {self.job} cannot be followed: {error}"
 
     def _look(self, started: Callable[[str], None], finished: Callable[[HarborTrial], None]) -> None:
         """One look at the server's job: tell of what has begun and what is done."""
@@ -195,13 +207,13 @@ class ServerRun(JobFolder):
             known = self._trials[rollout["id"]] = Path(task["path"]).name
             wanted = self._digests.get(known)
             if wanted is not None and task["digest"].removeprefix("sha256:") != wanted.removeprefix("sha256:"):
-                raise MachineError(f"it has another task at {task['path']} than this machine; is it on another machine?")
+                raise MachineError(f"it has another task at {task['path']} than is here; is it another machine?")
         return known
 
     def _wake(self) -> None:
         """A server that comes back after a crash pauses what it had not begun; a pause by a person is left alone."""
-        if self._was_silent:
-            self._was_silent = False
+        if self._restarted:
+            self._restarted = False
             self.api.ask("POST", f"/jobs/{self.job}/resume")
         elif not self._paused:
             self._paused = True

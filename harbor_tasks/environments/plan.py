@@ -200,9 +200,11 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
                 f"{option} {was}, or start a new job"
             )
     if (job.server is None) != (options.server is None):
-        how = "at no server: go on with it by harbor-pack run" if job.server is None else "at a Harbor server: go on with "
-        how += "" if job.server is None else f"it by harbor-pack runner --server {job.server}"
-        raise AuthorError(f"{display_path(options.resume)}: this job ran {how} --resume, or start a new job")
+        how = "at no server" if job.server is None else "at a Harbor server"
+        by = "run" if job.server is None else f"runner --server {job.server}"
+        raise AuthorError(
+            f"{display_path(options.resume)}: this job ran {how}; go on with it by harbor-pack {by}, or start a new job"
+        )
     if job.scripted != scripted:
         how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
         raise AuthorError(
