@@ -23,6 +23,7 @@ from harbor_tasks.output import (
 )
 
 if TYPE_CHECKING:
+    from harbor_tasks.bundles.store import Store
     from harbor_tasks.environments.base import RunOptions
 
 _ORDER = (130, 2, 3, 1, 0)
@@ -55,6 +56,10 @@ def runner(
     keep: Annotated[Path, typer.Option("--keep", metavar="DIR", help="where fetched tasks are kept, by digest")] = Path(
         "pulled"
     ),
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="the registry has no TLS")] = False,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="the certificate authority of the registry")
+    ] = None,
     harbor: HarborPath = None,
     host: Host = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
@@ -64,6 +69,7 @@ def runner(
     as_json: Json = False,
 ) -> None:
     """Fetch bundles to a shared runner, let its Harbor server run them, and collect the jobs; a table each."""
+    from harbor_tasks.bundles.store import Store
     from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.environments.harbor_api import ServerApi
     from harbor_tasks.environments.harbor_server import agents_folder
@@ -88,9 +94,10 @@ def runner(
         environment="harbor", agent=agent, parallel=parallel, attempts=attempts, resume=resume, jobs_dir=jobs_dir,
         host=host, harbor=harbor, harbor_options=harbor_options, server=server, server_key=key,
     )  # fmt: skip
+    store = Store(keep, host, plain_http, ca)
     reports: list[dict[str, Any]] = []
     for source in named:
-        reports.append(_one(source, options, keep, as_json=as_json))
+        reports.append(_one(source, options, store, as_json=as_json))
         if reports[-1]["exit_code"] == 130:
             break
     code = min((report["exit_code"] for report in reports), key=_ORDER.index)
@@ -105,15 +112,14 @@ def sources_and_options(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return words[:at], tuple(words[at:])
 
 
-def _one(source: str, options: RunOptions, keep: Path, *, as_json: bool) -> dict[str, Any]:
+def _one(source: str, options: RunOptions, store: Store, *, as_json: bool) -> dict[str, Any]:
     """Fetch and run one bundle; its report. What stops it is said, and does not stop the others."""
-    from harbor_tasks.bundles.store import stored_tasks
     from harbor_tasks.environments import jobs
     from harbor_tasks.results.collect import collect_job
     from harbor_tasks.results.report import job_json
 
     try:
-        tasks = stored_tasks(source, keep, say=complain)
+        tasks = store.tasks(source, complain)
         folder, interrupted = jobs.run_job(tasks, options, on_event=print_event, building=building), None
     except jobs.InterruptedJob as error:
         folder, interrupted = error.folder, error

@@ -44,6 +44,8 @@ class HarborServerEnvironment(HarborEnvironment):
         self._api = ServerApi(options.server, options.server_key)
         self._say: Callable[[str], None] = lambda _: None
         self._at: ServerRun | None = None
+        self._taken: dict[str, Any] = {}
+        self._earlier: list[ServerRun] = []
 
     def prepare(self) -> None:
         """The server answers, takes our key and the job, and this machine has an engine for the eval's image."""
@@ -94,6 +96,11 @@ class HarborServerEnvironment(HarborEnvironment):
         self._say = say
         say(f"harbor server {self._api.url}")
 
+    def _sweep(self, until: float = 0.0) -> None:
+        """As for `harbor run`; but what an earlier process submitted may be at work still, and bears the same label."""
+        if not any(run.goes_on for run in self._earlier):
+            super()._sweep(until)
+
     def _new_run(self, place: Path, job: Job) -> ServerRun:
         self._at = ServerRun(place, self._api, job.id, self._say)
         return self._at
@@ -109,6 +116,7 @@ class HarborServerEnvironment(HarborEnvironment):
         for record in sorted((self._job[1] / RUNS).glob(f"*/{RECORD}"), key=lambda path: int(path.parent.name)):
             if left and not stop.wanted:
                 run = self._at = ServerRun(record.parent, self._api, self._job[0].id, self._say)
+                self._earlier.append(run)
                 fault = self._follow(run, partial(run.again, left), left, stop, started, finished)
                 if fault is not None:
                     faults.append(fault)
@@ -130,7 +138,8 @@ class HarborServerEnvironment(HarborEnvironment):
     def _config(self, parallel: int, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
         config = super()._config(parallel)
         if self._options:
-            config = self._with_options(config)
+            self._taken = self._taken or self._with_options(config)
+            config = {**self._taken, "n_concurrent_trials": parallel}
         if variables:
             for agent in config["agents"]:
                 agent["env"] = {**(agent.get("env") or {}), **variables}

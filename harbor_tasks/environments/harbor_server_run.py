@@ -51,6 +51,9 @@ class ServerRun(JobFolder):
     _ours: bool = False
     """Was it submitted from here, so that it is ended from here?"""
     _over: bool = False
+    """The server is done with it."""
+    _enough: bool = False
+    """Nothing that is wanted is left of it."""
     _trials: dict[str, str] = field(default_factory=dict)
     """By rollout (the server's word for a trial of its): the id of our trial."""
     _told: set[str] = field(default_factory=set)
@@ -75,7 +78,7 @@ class ServerRun(JobFolder):
             self._ours = True
             self._record()
         except (MachineError, ServerError) as error:
-            self._fault = str(error)
+            self._fault = f"the job cannot be submitted: {error}"
             self._over = not self.job
 
     def _submit(self, config: Mapping[str, Any]) -> str:
@@ -147,7 +150,7 @@ class ServerRun(JobFolder):
 
     def _ended(self) -> bool:
         """Is there nothing more to wait for?"""
-        return self._over or self._fault is not None
+        return self._over or self._enough or self._fault is not None
 
     def _try_to_look(self, started: Callable[[str], None], finished: Callable[[HarborTrial], None]) -> None:
         """Look, unless the server is silent, which it may be for a while."""
@@ -171,23 +174,25 @@ class ServerRun(JobFolder):
         waiting = False
         for rollout in self._rollouts():
             trial = self._trial(rollout)
-            if trial not in self._digests or rollout["id"] != rollout["retry_ids"][0]:
+            newest = rollout["id"] == rollout["retry_ids"][0]
+            if trial not in self._digests or not newest or rollout["name"] in self._told:
                 continue
             if f"started {trial}" not in self._told and rollout.get("started_at"):
                 self._told.add(f"started {trial}")
                 started(trial)
             # one with an error may be tried again, until the job is over
             done = rollout["state"] in _OVER and (over or not rollout.get("error_type"))
-            if done and rollout["name"] not in self._told:
+            if done:
                 found = self._fetch(rollout["id"], rollout["name"])
                 self._told.add(rollout["name"])
                 if found is not None:
                     finished(found)
-            waiting = waiting or rollout["name"] not in self._told
+            waiting = waiting or not done
         self._cancelled = job["state"] == "cancelled"
         if job["state"] == "paused":
             self._wake()
-        self._over = over or (not self._ours and not waiting)
+        self._over = over
+        self._enough = not self._ours and not waiting
 
     def _rollouts(self) -> Iterator[dict[str, Any]]:
         """All trials of the server's job, each try of them."""
@@ -260,6 +265,11 @@ class ServerRun(JobFolder):
         except (MachineError, ServerError) as error:
             return f"the server could not be told to end its job {self.job}, and may go on with it: {error}"
         return None
+
+    @property
+    def goes_on(self) -> bool:
+        """Does the server work on at what was submitted earlier, and is not wanted now?"""
+        return self._enough and not self._over
 
     def kill(self) -> None:
         """End the job that was submitted from here, if it may still run."""
