@@ -14,13 +14,12 @@ from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
 from harbor_tasks.images.bases import short
 from harbor_tasks.images.builder import SILENCE_SECONDS, Engine, engine_errors, inspect, refusal
 from harbor_tasks.images.output import BuildFailedError, read_answer
+from harbor_tasks.images.shipped import OURS, name_image
 
 if TYPE_CHECKING:
     from harbor_tasks.bundles.transport import Transport
 
 Say = Callable[[str], None]
-OUR_IMAGES = "harbor-pack/"
-"""How names begin that are ours to give: a pulled image never takes another."""
 _REFUSED = re.compile(r"unauthorized|authentication required|no basic auth|forbidden|denied", re.IGNORECASE)
 
 
@@ -48,6 +47,11 @@ class OneEngine:
             self._found = find_engine(self._host)
         found: Engine = self._found
         return found
+
+
+def has_image(engines: OneEngine, identity: str) -> bool:
+    """Whether the engine has the image with this id."""
+    return inspect(engines.get(), identity) is not None
 
 
 def push_image(
@@ -99,14 +103,8 @@ def pull_image(transport: Transport, engines: OneEngine, image: StoredImage, say
         _ask(engine, transport, "images/create", parameters, f"pull the image {place}")
         if inspect(engine, image.id) is None:
             raise MachineError(f"the engine pulled {place}, but has no image {image.id}; refused")
-    if image.name.startswith(OUR_IMAGES):
-        old = inspect(engine, image.name)
-        if old is None or old["Id"] != image.id:
-            if old is not None:
-                say(f"{image.name} is the bundle's image now; it was {short(str(old['Id']))}")
-            repository, _, tag = image.name.rpartition(":")
-            with engine_errors(f"tag {image.name}"):
-                engine.client.api.tag(image.id, repository, tag, force=True)
+    if image.name.startswith(OURS):
+        name_image(engine, image.id, image.name, say)
     return image.name
 
 

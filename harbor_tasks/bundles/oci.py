@@ -12,13 +12,14 @@ from typing import Any
 from harbor_tasks.bundles import BundleInfo, inspect, unpack
 from harbor_tasks.bundles import reference as references
 from harbor_tasks.bundles.artifact import Artifact, StoredImage, compose, find, layer_of
-from harbor_tasks.bundles.images import OneEngine, pull_image, push_image
+from harbor_tasks.bundles.images import OneEngine, has_image, pull_image, push_image
 from harbor_tasks.bundles.reference import DEFAULT_TAG, Reference
 from harbor_tasks.bundles.session import digest_of
 from harbor_tasks.bundles.transport import Transport
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.images.builder import Engine
+from harbor_tasks.tasks.pulled import bundle_origin
 
 Say = Callable[[str], None]
 
@@ -151,6 +152,25 @@ def pull(
     return Pulled(into, str(place), artifact.digest, info, places, tuple(here))
 
 
+def pull_images(
+    ref: str, tasks: Path, *, engine: Engine | None = None, host: str | None = None, plain_http: bool = False,
+    ca: Path | None = None, say: Say | None = None,
+) -> tuple[str, ...]:  # fmt: skip
+    """Bring the images of the bundle in ``tasks``; their names. The registry is asked for those that are missing."""
+    origin = bundle_origin(tasks)
+    wanted = {} if origin is None else origin.images
+    with OneEngine(engine, host) as engines:
+        if not wanted or all(has_image(engines, identity) for identity in wanted.values()):
+            return tuple(wanted)
+        reference = references.parse(ref)
+        with Transport(reference, "pull from", plain_http=plain_http, ca=ca) as transport:
+            _place, artifact = _found(transport, reference)
+            for one in artifact.images:
+                if wanted.get(one.name) != one.id:
+                    raise _other_image(one)
+            return tuple(pull_image(transport, engines, one, say or _silent) for one in artifact.images)
+
+
 def _found(transport: Transport, reference: Reference) -> tuple[Reference, Artifact]:
     artifact = find(transport, reference.asked)
     if artifact is None:
@@ -166,7 +186,11 @@ def _require_same_images(artifact: Artifact, info: BundleInfo) -> None:
     known = {(one.name, one.digest) for one in info.images}
     for one in artifact.images:
         if (one.name, one.id) not in known:
-            raise MachineError(f"the image {one.name} ({one.id}) beside the bundle is not one of the bundle's; refused")
+            raise _other_image(one)
+
+
+def _other_image(one: StoredImage) -> MachineError:
+    return MachineError(f"the image {one.name} ({one.id}) beside the bundle is not one of the bundle's; refused")
 
 
 @contextmanager

@@ -28,7 +28,9 @@ class Auth(oras.auth.base.AuthBackend):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         """``scheme`` is what the registry itself speaks; ``refused`` makes an error of an answer that is one."""
         super().__init__()
-        self.session, self._reference, self._credentials = session, reference, credentials
+        self.session, self._reference = session, reference
+        # as config.json has the keys, and as the SDK has those of a helper
+        self._known = {key.lower(): value for key, value in credentials.auth.items()}
         self._scheme, self._refused, self._header = scheme, refused, dict[str, str]()
 
     def load_configs(self, container: Any, configs: Any = None) -> None:
@@ -51,9 +53,8 @@ class Auth(oras.auth.base.AuthBackend):  # type: ignore[misc]
         return False
 
     def _basic(self) -> str | None:
-        auth = self._credentials.auth
-        name, password = auth.get("username"), auth.get("password")
-        if not name or not password or auth.get("identitytoken"):
+        name, password = self._known.get("username"), self._known.get("password")
+        if not name or not password or self._known.get("identitytoken"):
             return None
         return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode("ascii")
 
@@ -64,7 +65,7 @@ class Auth(oras.auth.base.AuthBackend):  # type: ignore[misc]
         if not realm_host or not (scheme == "https" or scheme == self._scheme == "http"):
             raise MachineError(f"{host} names no place over https for its tokens; no credentials are sent")
         asked = {name: text for name, text in (("service", wanted.service), ("scope", wanted.scope)) if text}
-        identity, basic = self._credentials.auth.get("identitytoken"), self._basic()
+        identity, basic = self._known.get("identitytoken"), self._basic()
         if identity:  # what `docker login` keeps for some registries in place of a password
             form = {**asked, "grant_type": "refresh_token", "refresh_token": identity, "client_id": "harbor-pack"}
             response = self.session.ask("POST", realm, data=form)

@@ -124,8 +124,10 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         """The error for an answer that is one."""
         with response, on_the_way(self.reference):
             body = read_all(response, _MAX_REFUSAL, whole=False)
-        after = response.headers.get("Retry-After")
-        return refusal(response.status_code, body, self.reference, self.doing, self.credentials, after)
+        after, status = response.headers.get("Retry-After"), response.status_code
+        if status == 401 and "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):
+            status = 403  # it knows who we are
+        return refusal(status, body, self.reference, self.doing, self.credentials, after)
 
     def _answered(
         self, method: str, url: str, data: bytes | IO[bytes] | None, headers: dict[str, str]

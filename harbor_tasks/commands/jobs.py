@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from harbor_tasks.commands.base import Cases, HarborOptions, HarborPath, Host, Json, Source, app
+from harbor_tasks.commands.base import (
+    Ca,
+    Cases,
+    HarborOptions,
+    HarborPath,
+    Host,
+    Json,
+    PlainHttp,
+    Source,
+    SourceOrRef,
+    Trust,
+    app,
+)
+from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import display_path, printable
 from harbor_tasks.output import (
     building,
@@ -25,7 +38,7 @@ from harbor_tasks.output import (
 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
-    source: Source,
+    source: SourceOrRef,
     harbor_options: HarborOptions = None,
     environment: Annotated[
         str | None,
@@ -55,6 +68,9 @@ def run(
     host: Host = None,
     harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    trust: Trust = False,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
@@ -66,8 +82,9 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted,
+        scripted=scripted, trust=trust,
     )  # fmt: skip
+    source = tasks_of(source, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)
         if as_json:

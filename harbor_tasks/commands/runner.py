@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harbor_tasks.commands.base import HarborPath, Host, Json, app
+from harbor_tasks.commands.base import Ca, HarborPath, Host, Json, PlainHttp, Trust, app
+from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import AuthorError, HarborPackError, Problem, Where
 from harbor_tasks.output import (
     building,
@@ -23,7 +26,6 @@ from harbor_tasks.output import (
 )
 
 if TYPE_CHECKING:
-    from harbor_tasks.bundles.store import Store
     from harbor_tasks.environments.base import RunOptions
 
 _ORDER = (130, 2, 3, 1, 0)
@@ -56,10 +58,9 @@ def runner(
     keep: Annotated[Path, typer.Option("--keep", metavar="DIR", help="where fetched tasks are kept, by digest")] = Path(
         "pulled"
     ),
-    plain_http: Annotated[bool, typer.Option("--plain-http", help="the registry has no TLS")] = False,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="the certificate authority of the registry")
-    ] = None,
+    trust: Trust = False,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
     harbor: HarborPath = None,
     host: Host = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
@@ -69,7 +70,6 @@ def runner(
     as_json: Json = False,
 ) -> None:
     """Fetch bundles to a shared runner, let its Harbor server run them, and collect the jobs; a table each."""
-    from harbor_tasks.bundles.store import Store
     from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.environments.harbor_api import ServerApi
     from harbor_tasks.environments.harbor_server import agents_folder
@@ -92,12 +92,12 @@ def runner(
     _, agent, _ = where_and_who("harbor", agent, resume)
     options = RunOptions(
         environment="harbor", agent=agent, parallel=parallel, attempts=attempts, resume=resume, jobs_dir=jobs_dir,
-        host=host, harbor=harbor, harbor_options=harbor_options, server=server, server_key=key,
+        host=host, harbor=harbor, harbor_options=harbor_options, server=server, server_key=key, trust=trust,
     )  # fmt: skip
-    store = Store(keep, host, plain_http, ca)
+    fetch = partial(tasks_of, options=options, plain_http=plain_http, ca=ca, keep=keep)
     reports: list[dict[str, Any]] = []
     for source in named:
-        reports.append(_one(source, options, store, as_json=as_json))
+        reports.append(_one(source, options, fetch, as_json=as_json))
         if reports[-1]["exit_code"] == 130:
             break
     code = min((report["exit_code"] for report in reports), key=_ORDER.index)
@@ -112,14 +112,14 @@ def sources_and_options(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return words[:at], tuple(words[at:])
 
 
-def _one(source: str, options: RunOptions, store: Store, *, as_json: bool) -> dict[str, Any]:
+def _one(source: str, options: RunOptions, fetch: Callable[[Path], Path], *, as_json: bool) -> dict[str, Any]:
     """Fetch and run one bundle; its report. What stops it is said, and does not stop the others."""
     from harbor_tasks.environments import jobs
     from harbor_tasks.results.collect import collect_job
     from harbor_tasks.results.report import job_json
 
     try:
-        tasks = store.tasks(source, complain)
+        tasks = fetch(Path(source))
         folder, interrupted = jobs.run_job(tasks, options, on_event=print_event, building=building), None
     except jobs.InterruptedJob as error:
         folder, interrupted = error.folder, error

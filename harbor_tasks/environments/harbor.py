@@ -47,7 +47,7 @@ from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
 from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
-from harbor_tasks.images import ensure_image
+from harbor_tasks.images import image_for_run
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
 
@@ -130,7 +130,7 @@ class HarborEnvironment:
         for note in self._notes:
             say(note)
         if self._engine is not None:
-            ensure_image(self._source, self._engine, agents=self._programs, on_event=say)
+            image_for_run(self._source, self._engine, agents=self._programs, by_name=True, on_event=say)
         else:
             say(f"warning: the image {self._manifest.image} must be where Harbor's environment {self._kind} fetches it")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent
+from harbor_tasks.environments import strangers
 from harbor_tasks.environments.base import (
     FINISHED,
     Environment,
@@ -95,6 +96,7 @@ def plan_job(
     """
     source = source.resolve()
     manifest = read_manifest(source)
+    strangers.require_trust(source, manifest, options.environment, trusted=options.trust)
     agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
@@ -109,6 +111,7 @@ def plan_job(
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
+    warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
     environment = _environment(options, source, manifest, caller, tasks, agent)
     # a server gives the agent its own key: what is not known here is taken to be set there
     keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}

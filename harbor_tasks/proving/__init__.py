@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harbor_tasks.environments.base import RunOptions
+from harbor_tasks.environments.strangers import require_trust
 from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.policy.handlers import Handlers, read_handlers
 from harbor_tasks.policy.probes import routes
@@ -49,6 +50,8 @@ def prove(
         raise AuthorError(f"{' '.join(options.harbor_options)}: only --env harbor takes arguments for Harbor")
     source = source.resolve()
     manifest = read_manifest(source)
+    for name in environments if agent is None else ("local",):  # the agent program runs on this machine
+        require_trust(source, manifest, name, trusted=options.trust)
     built = source / BUILD_DIR / "probe"
     caller = os.environ if caller is None else caller
     places = list(dict.fromkeys(environments))

@@ -1,0 +1,111 @@
+"""Commands about registries: push, pull, and a reference in place of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harbor_tasks.commands.base import Ca, Host, Json, PlainHttp, app
+from harbor_tasks.errors import AuthorError, display_path
+from harbor_tasks.output import complain, plural, print_json, print_lines
+
+if TYPE_CHECKING:
+    from harbor_tasks.environments.base import RunOptions
+
+Ref = Annotated[str, typer.Argument(metavar="REF", help="registry/repository[:tag][@sha256:…]")]
+
+
+@app.command()
+def push(
+    bundle: Annotated[Path, typer.Argument(metavar="FILE", help="a bundle's file")],
+    ref: Ref,
+    images: Annotated[bool, typer.Option("--images/--no-images", help="push the bundle's images beside it")] = True,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
+    host: Host = None,
+    as_json: Json = False,
+) -> None:
+    """Push a bundle to a registry, with its images; what is there already is not sent again."""
+    from harbor_tasks.bundles.oci import push as push_bundle
+
+    if bundle.is_dir():
+        raise AuthorError(f"{display_path(bundle)}: is a folder; make a bundle of it first (harbor-pack bundle)")
+    pushed = push_bundle(bundle, ref, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    if as_json:
+        print_json(pushed.as_json())
+        return
+    sent = f"{plural(pushed.uploads, 'upload')}, {pushed.uploaded} bytes"
+    sent += f", {plural(len(pushed.images_uploaded), 'image')}" if pushed.images_uploaded else ""
+    print_lines(
+        [
+            f"{pushed.ref}: {'nothing uploaded' if pushed.nothing_uploaded else sent}",
+            f"digest {pushed.digest}",
+            f"bundle {pushed.bundle.digest}",
+            *(f"image {name} = {place}" for name, place in pushed.images.items()),
+        ]
+    )
+
+
+@app.command()
+def pull(
+    ref: Ref,
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="a new folder for the built tasks")],
+    images: Annotated[bool, typer.Option("--images", help="bring the bundle's images to the engine too")] = False,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
+    host: Host = None,
+    as_json: Json = False,
+) -> None:
+    """Pull a bundle from a registry, verified, and unpack its tasks into a new folder."""
+    from harbor_tasks.bundles.oci import pull as pull_bundle
+
+    pulled = pull_bundle(ref, out, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    if as_json:
+        print_json(pulled.as_json())
+        return
+    print_lines(
+        [
+            f"{plural(pulled.bundle.tasks, 'task')} in {display_path(pulled.folder)}",
+            f"digest {pulled.digest}",
+            f"bundle {pulled.bundle.digest}",
+            *(f"image {name} = {place}" for name, place in pulled.images.items()),
+        ]
+    )
+
+
+def tasks_of(
+    source: Path, options: RunOptions, *, plain_http: bool = False, ca: Path | None = None, dry: bool = False,
+    keep: Path | None = None,
+) -> Path:  # fmt: skip
+    """What `run` was given, as a folder or an eval: a bundle's file or reference becomes its unpacked tasks.
+
+    A path that exists is never taken for a reference. ``keep``: where bundles are unpacked, if not in the cache.
+    """
+    if source.is_dir():
+        return source
+    from harbor_tasks.bundles import cache
+    from harbor_tasks.bundles.reference import is_reference
+    from harbor_tasks.environments import strangers
+
+    text, is_file = str(source), cache.is_bundle(source)
+    if not is_file and (source.exists() or not is_reference(text)):
+        return source
+    if options.environment == strangers.HERE and not options.trust:  # before anything is fetched
+        raise AuthorError(strangers.refusal(display_path(source) if is_file else text))
+    if is_file:
+        return cache.tasks_of_file(source, keep=keep)
+    images = not dry and _has_engine(options)
+    return cache.tasks_of_reference(
+        text, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
+    )
+
+
+def _has_engine(options: RunOptions) -> bool:
+    """Whether the trials run in containers of an engine of the user's."""
+    from harbor_tasks.environments.harbor_command import kind_of
+    from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
+
+    name = options.environment
+    return name == "docker" or (name == "harbor" and kind_of(options.harbor_options) == DEFAULT_KIND)
