@@ -55,9 +55,10 @@ def runner(
     key_env: Annotated[
         str, typer.Option("--key-env", metavar="VAR", help="the variable that holds the server's key")
     ] = "HARBOR_API_KEY",
-    keep: Annotated[Path, typer.Option("--keep", metavar="DIR", help="where fetched tasks are kept, by digest")] = Path(
-        "pulled"
-    ),
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="where bundles are unpacked, by digest (default: the cache)"),
+    ] = None,
     trust: Trust = False,
     plain_http: PlainHttp = False,
     ca: Ca = None,
