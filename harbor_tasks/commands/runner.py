@@ -86,7 +86,7 @@ def runner(
         raise AuthorError("no REF is named: a bundle in a registry, a bundle's file, or a folder of built tasks")
     if resume is not None and len(named) != 1:
         raise AuthorError(f"--resume goes on with one job, and {plural(len(named), 'REF')} are named")
-    key = os.environ.get(key_env) or None
+    key = os.environ.pop(key_env, None) or None  # nothing that is started from here gets it
     if key is None and key_env != "HARBOR_API_KEY":
         raise AuthorError(f"--key-env {key_env}: ${key_env} is not set")
     ServerApi(server, key).check()  # before anything is fetched

@@ -41,6 +41,7 @@ from harbor_tasks.environments.harbor_command import (
     find_harbor,
     kind_of,
 )
+from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
@@ -92,6 +93,7 @@ class HarborEnvironment:
     def prepare(self) -> None:
         """All variables are set, Harbor and what it needs are here, and it takes the job."""
         check_options(self._options)
+        require_harmless(self._source, self._manifest, self._tasks, at_server=False)
         require_variables(self._manifest, self._caller)
         self._harbor = find_harbor(self._named, self._caller)
         if not self._harbor.tested:

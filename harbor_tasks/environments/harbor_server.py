@@ -19,9 +19,10 @@ from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.harbor import RUNS, HarborEnvironment
 from harbor_tasks.environments.harbor_api import ServerApi, ServerError
 from harbor_tasks.environments.harbor_command import check_kind, check_options, environ, find_harbor, last_lines
+from harbor_tasks.environments.harbor_guard import named_variables, require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_server_run import RECORD, ServerRun
-from harbor_tasks.environments.variables import UnsetError, fill_in, unset_variables
+from harbor_tasks.environments.variables import UnsetError, fill_in
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -50,8 +51,9 @@ class HarborServerEnvironment(HarborEnvironment):
     def prepare(self) -> None:
         """The server answers, takes our key and the job, and this machine has an engine for the eval's image."""
         check_options(self._options)
+        require_harmless(self._source, self._manifest, self._tasks, at_server=True)
         self._api.check()
-        names = sorted({name for name, _ in unset_variables(self._manifest, {})})
+        names = named_variables(self._manifest)
         if names:
             self._notes.append(f"{', '.join(f'${name}' for name in names)}: taken from the environment of harbor serve")
         note = check_kind(self._kind, sealed=self.sealed)
