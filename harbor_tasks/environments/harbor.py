@@ -32,6 +32,7 @@ from harbor_tasks.environments.base import (
 )
 from harbor_tasks.environments.docker_container import CAPABILITIES, engine_errors, job_labels, remove_labelled
 from harbor_tasks.environments.engine import Engine, find_engine
+from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.harbor_command import (
     Harbor,
     check_kind,
@@ -45,8 +46,9 @@ from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
+from harbor_tasks.environments.scripted import KEY, ScriptedModel
 from harbor_tasks.environments.trial import Sandbox, TrialRun
-from harbor_tasks.environments.variables import fill_in, require_variables
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.images import image_for_run
 from harbor_tasks.resources import resource
@@ -57,6 +59,7 @@ RUNS = "harbor"
 """The folder of a job that holds its runs of Harbor, a numbered one each."""
 SWEEP_SECONDS = 20.0
 """How long the end of a job waits until the engine has removed everything."""
+_MODELS = (*MODEL, "OPENAI_API_KEY", "OPENAI_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 _COMPOSES_OWN = {
     "CONTEXT_DIR", "MAIN_IMAGE_NAME", "PREBUILT_IMAGE_NAME", "CPUS", "MEMORY", "DOCKER_CONFIG", "PATH", "HOME",
 }  # fmt: skip
@@ -120,11 +123,21 @@ class HarborEnvironment:
             raise AuthorError([Problem(f"Harbor does not take the job: {said}", where, code="harbor")])
 
     def model_host(self) -> str:
-        """Harbor's agents are told of no other model yet."""
-        raise AuthorError("--scripted works with --env local and docker")
+        """The address that this machine has in the network of containers; machines elsewhere could not reach it."""
+        if self._kind != DEFAULT_KIND:
+            raise AuthorError(f"--scripted works with Harbor's environment {DEFAULT_KIND} alone, not {self._kind}")
+        if self._manifest.sandbox.network != "public":
+            raise AuthorError(
+                f"--scripted with --env harbor needs sandbox.network: public, not {self._manifest.sandbox.network}: "
+                "Harbor's way out leads to the model's own hosts; use --env docker"
+            )
+        assert self._engine is not None
+        return gateway_of(self._engine)
 
-    def use_model(self, url: str) -> None:
-        """Never asked: there is no host to listen on."""
+    def use_model(self, url: str) -> None:  # noqa: ARG002
+        """Each trial is told its own script's URL; Harbor's agents want a key all the same. Hooks have none to ask."""
+        kept = {name: text for name, text in self._caller.items() if name not in _MODELS}
+        self._caller = {**kept, "ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
 
     def ready(self, say: Callable[[str], None]) -> None:
         """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
@@ -187,8 +200,10 @@ class HarborEnvironment:
 
         def begin() -> None:
             variables = _variables(plans[0].task)
-            overlay = self._overlay(job, folder, variables)
-            run.write(plans, self._config(parallel, self._with_dollar(variables) if overlay else {}), overlay)
+            scripted = {plan.expected.trial: self._scripted(plan, plan.model) for plan in plans if plan.model}
+            overlay = self._overlay(job, folder, {**variables, **scripted.get(plans[0].expected.trial, {})})
+            config = self._config(parallel, self._with_dollar(variables) if overlay else {})
+            run.write(plans, config, overlay, scripted)
             run.start()
 
         fault = self._follow(run, begin, left, stop, started, finished)
@@ -228,6 +243,12 @@ class HarborEnvironment:
     def _unfinished(self, plan: TrialPlan, fault: str | None) -> Trial:
         """A trial of which the run brought nothing."""
         return self._vanished(plan, fault or "Harbor left nothing of it")
+
+    def _scripted(self, plan: TrialPlan, model: ScriptedModel) -> dict[str, str]:
+        """The variable by which the agent program finds the trial's script."""
+        variables = model.joined_variables(plan.expected.trial, plan.task, [step.id for step in self._manifest.steps])
+        name = MODEL_URL[self._manifest.runner.type]
+        return {name: variables[name]}
 
     def _collected(self, found: HarborTrial, plan: TrialPlan, stop: Stop) -> Trial:
         steps = tuple(step.id for step in self._manifest.steps) or (None,)

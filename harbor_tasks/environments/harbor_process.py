@@ -10,10 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+import tomli_w
 
 from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.harbor_command import Harbor, last_lines
@@ -73,16 +76,23 @@ class JobFolder:
 
     folder: Path
 
-    def write(self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
+    def write(
+        self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
         """Copy each trial's task to a place named after the trial: its name is all that the sandbox may show of it.
 
-        SandboxError when the copy is not the task of job.json.
+        ``own``: by trial, variables that its container alone gets. SandboxError when the copy is not the task of
+        job.json.
         """
         tasks = self.folder / "tasks"
         for plan in plans:
             copy_tree(plan.task, tasks / plan.expected.trial)
             if task_digest(tasks / plan.expected.trial) != plan.expected.digest:
                 raise SandboxError(f"{display_path(plan.task)} was changed since the job started")
+            more = (own or {}).get(plan.expected.trial)
+            if more:
+                _add_variables(tasks / plan.expected.trial / "task.toml", more)
         data = {**config, "jobs_dir": str(self.folder), "job_name": JOB}
         data["tasks"] = [{"path": str(tasks / plan.expected.trial)} for plan in plans]
         if compose is not None:
@@ -189,6 +199,13 @@ class HarborRun(JobFolder):
     def _trials(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             yield from sorted(path for path in (self.folder / JOB).iterdir() if (path / "config.json").is_file())
+
+
+def _add_variables(path: Path, more: Mapping[str, str]) -> None:
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    environment = data.setdefault("environment", {})
+    environment["env"] = {**environment.get("env", {}), **more}
+    path.write_text(tomli_w.dumps(data), encoding="utf-8")
 
 
 def trial_of(folder: Path) -> str | None:

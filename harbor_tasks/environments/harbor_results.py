@@ -128,8 +128,11 @@ class HarborSandbox:
             why = f": {self._said(error, part.id)}" if error else ""
             raise SandboxError(f"Harbor ended the trial before the agent's turn{why}")
         agent = place / "agent"
-        _copy_first(agent, TRANSCRIPTS, part.transcript)
-        _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
+        if self._plan.agent.transcript_from == "output":  # of which TrialRun makes the transcript
+            _copy_first(agent, TRANSCRIPTS, part.folder / "stdout.txt")
+        else:
+            _copy_first(agent, TRANSCRIPTS, part.transcript)
+            _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
         _copy_first(agent, ("stderr.txt",), part.folder / "agent.log")
         brought = place / "verifier" / "interceptions.jsonl"
         if brought.is_file():

@@ -95,7 +95,7 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     try:
         policy = interception_files(ev, handlers, {})
         _prove(policy, ev)
-        seal = seal_of(ev, handlers) if ev.spec.sandbox.sealed else None
+        seal = seal_of(ev, handlers, layer.servers) if ev.spec.sandbox.sealed else None
         toml = task_toml(ev, layer.servers, image, hook_model=answers_questions(handlers), problems=problems)
     except AuthorError as error:
         problems.extend(error.problems)
