@@ -52,7 +52,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 class Run(Protocol):
     """A job of Harbor's that is at work somewhere, in a folder of ours."""
 
-    def write(self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
+    def write(
+        self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
         """Put in place what it works from."""
 
     def start(self) -> None:
@@ -98,8 +101,8 @@ class JobFolder:
         if compose is not None:
             (self.folder / "compose.json").write_text(json.dumps(compose, indent=1), encoding="utf-8")
             environment = dict(data.get("environment") or {})
-            more = environment.get("extra_docker_compose") or []
-            environment["extra_docker_compose"] = [str(self.folder / "compose.json"), *more]
+            others = environment.get("extra_docker_compose") or []
+            environment["extra_docker_compose"] = [str(self.folder / "compose.json"), *others]
             data["environment"] = environment
         (self.folder / "config.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

@@ -94,6 +94,10 @@ class HarborServerEnvironment(HarborEnvironment):
         where = Where(None if case is None else self._tasks[case], case=case)
         return AuthorError([Problem(f"the server does not take the job: {words}", where, code="harbor")])
 
+    def model_host(self) -> str:
+        """A script belongs to the process that runs it, a server's job does not."""
+        raise AuthorError("--scripted works with --env local, docker and harbor, not at a server")
+
     def _say_who(self, say: Callable[[str], None]) -> None:
         self._say = say
         say(f"harbor server {self._api.url}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -64,9 +64,12 @@ class ServerRun(JobFolder):
     _restarted: bool = False
     """Has it been silent, and perhaps been started again?"""
 
-    def write(self, plans: Any, config: Mapping[str, Any], compose: Mapping[str, Any] | None) -> None:
+    def write(
+        self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
         """As `JobFolder.write`."""
-        super().write(plans, config, compose)
+        super().write(plans, config, compose, own)
         self._digests = {plan.expected.trial: plan.expected.digest for plan in plans}
 
     def start(self) -> None:
