@@ -113,12 +113,12 @@ def merged(make_desk: MakeDesk, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """A checkout of main, as a CI job gets it, after the merge of a branch that brought a case."""
     repository = tmp_path_factory.mktemp("repository")
     desk = make_desk()
-    rule = {"match": "no downloads", "patterns": ["Bash"], "input_filters": [r"\bcurl\b"], "on_fail": "deny"}
+    rule = {"match": "no downloads", "patterns": ["Bash"], "input_filters": [r"\bcurl\b"]}
     eval_folder = repository / "evals" / "desk"
     desk.spec["name"] = f"team {desk.spec['name']}"
     calls = [{"tool": "Bash", "input": {"command": command}} for command in ("curl example.org", "echo yes > done.txt")]
     desk.case("first", replay=calls)
-    desk.handlers({**rule, "env_checks": {"NOWHERE": {"equals": "x"}}})
+    desk.handlers(rule)
     desk.build()
     git(repository, "init", "-q")
     (repository / "evals").mkdir()
@@ -140,9 +140,9 @@ def test_what_a_merge_pushes_is_what_the_runner_runs(team: Team, merged: Path, t
     said = team.do("The CI job", 0, merged)
     commit = git(merged, "rev-parse", "--short=12", "HEAD")
     assert f"team/desk:{commit}" in said
-    assert "nothing uploaded" in said
+    assert "team/desk:latest: 1 upload, " in said
     said = team.do("A run", 0)
-    assert "1 of 1 trials scored, mean reward 1.00" in said
+    assert re.search(r"1 of 1 trials? scored, mean reward 1.00", said), said
     [job] = (team.folder / "jobs").iterdir()
     assert [trial.reward for trial in read_trials(job)] == [1.0]
     assert [(trial.calls.denied, trial.sealed, trial.warnings) for trial in read_trials(job)] == [(1, True, ())]
