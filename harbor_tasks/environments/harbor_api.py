@@ -23,8 +23,10 @@ KEY = "HARBOR_API_KEY"
 """The variable that holds the key, for `harbor serve` itself and for us."""
 API_VERSION = "2026-10-30"
 """Of Harbor 0.26. A server that speaks another one refuses the request."""
-_SECONDS = 60.0
-"""For an answer. A submission takes longest: the server reads all its tasks first."""
+_SECONDS = 15.0
+"""For an answer."""
+SUBMISSION_SECONDS = 300.0
+"""For the answer to a submission: the server reads all its tasks first."""
 _CHUNK = 1 << 16
 _WORDS = 600
 """Characters of a server's message that are shown."""
@@ -105,13 +107,15 @@ class ServerApi:
 
     def ask(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, once: str = "",
+        seconds: float = _SECONDS,
     ) -> dict[str, Any]:  # fmt: skip
         """One request; the JSON object of its answer.
 
-        ``once``: a name for a submission, which the server takes only once. Raises NoAnswerError, MachineError when
+        ``once``: a name for a submission, which the server takes only once; ``seconds``: how long it may be silent.
+        Raises NoAnswerError, MachineError when
         the key is not the server's or its API is another one, ServerError with the server's own words.
         """
-        with closing(self._connection()) as connection, self._answering():
+        with closing(self._connection(seconds)) as connection, self._answering():
             text = self._request(connection, method, path, body, query, once).read()
         try:
             found = json.loads(text)
@@ -123,7 +127,7 @@ class ServerApi:
 
     def download(self, uri: str, target: Path) -> None:
         """A file that the server has registered, into a new file. Raises as `ask`, and OSError of the file."""
-        with closing(self._connection()) as connection, target.open("wb") as file:
+        with closing(self._connection(_SECONDS)) as connection, target.open("wb") as file:
             with self._answering():
                 answer = self._request(connection, "GET", "/download", None, {"uri": uri}, "")
                 left = answer.length
@@ -167,10 +171,10 @@ class ServerApi:
         self._check(answer, path)
         return answer
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
         if self._secure:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=_SECONDS)
-        return http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+            return http.client.HTTPSConnection(self._host, self._port, timeout=seconds)
+        return http.client.HTTPConnection(self._host, self._port, timeout=seconds)
 
     def _check(self, answer: http.client.HTTPResponse, path: str) -> None:
         """Raises unless the server did what was asked."""

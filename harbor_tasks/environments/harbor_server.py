@@ -17,7 +17,7 @@ from typing import Any
 from harbor_tasks.environments.base import Job, RunOptions, Stop, Trial, TrialError, TrialPlan, new_trial, now
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.harbor import RUNS, HarborEnvironment
-from harbor_tasks.environments.harbor_api import ServerApi, ServerError
+from harbor_tasks.environments.harbor_api import SUBMISSION_SECONDS, ServerApi, ServerError
 from harbor_tasks.environments.harbor_command import check_kind, check_options, environ, find_harbor, last_lines
 from harbor_tasks.environments.harbor_guard import named_variables, require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
@@ -67,8 +67,9 @@ class HarborServerEnvironment(HarborEnvironment):
         """The server finds every task, and nothing wrong with the job."""
         tasks = [{"path": str(path)} for path in self._tasks.values()]
         try:
+            config = {**self._config(1), "tasks": tasks}
             answer = self._api.ask(
-                "POST", "/jobs/submit", {"config": {**self._config(1), "tasks": tasks}, "dry_run": True}
+                "POST", "/jobs/submit", {"config": config, "dry_run": True}, seconds=SUBMISSION_SECONDS
             )
         except ServerError as error:
             raise self._refused(error) from None

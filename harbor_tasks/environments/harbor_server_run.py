@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from harbor_tasks.environments.base import Stop, TrialPlan
-from harbor_tasks.environments.harbor_api import NoAnswerError, ServerApi, ServerError
+from harbor_tasks.environments.harbor_api import SUBMISSION_SECONDS, NoAnswerError, ServerApi, ServerError
 from harbor_tasks.environments.harbor_command import Harbor
 from harbor_tasks.environments.harbor_process import JOB, ORDERLY, PATIENCE, JobFolder
 from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
@@ -30,6 +30,7 @@ RECORD = "server.json"
 SILENCE = 60.0
 """Seconds without an answer until the server is given up: it may be restarted meanwhile."""
 _TICK = 1.0
+_CANCEL_SECONDS = 5.0
 _OVER = ("finished", "cancelled")
 
 
@@ -81,7 +82,8 @@ class ServerRun(JobFolder):
             self._ours = True
             self._record()
         except (MachineError, ServerError) as error:
-            self._fault = f"the job cannot be submitted: {error}"
+            where = f"; may the server's user read {self.folder}?" if "not found" in str(error) else ""
+            self._fault = f"the job cannot be submitted: {error}{where}"
             self._over = not self.job
 
     def _submit(self, config: Mapping[str, Any]) -> str:
@@ -89,7 +91,9 @@ class ServerRun(JobFolder):
         once = f"{self.name}-{self.folder.name}"
         for last in (False, True):
             try:
-                return str(self.api.ask("POST", "/jobs/submit", {"config": config}, once=once)["job_id"])
+                asked = {"config": config}
+                found = self.api.ask("POST", "/jobs/submit", asked, once=once, seconds=SUBMISSION_SECONDS)
+                return str(found["job_id"])
             except NoAnswerError:
                 if last:
                     raise
@@ -264,7 +268,7 @@ class ServerRun(JobFolder):
     def _cancel(self) -> str | None:
         """Tell the server to end its job; why it could not be told."""
         try:
-            self.api.ask("POST", f"/jobs/{self.job}/cancel", {"force": True})
+            self.api.ask("POST", f"/jobs/{self.job}/cancel", {"force": True}, seconds=_CANCEL_SECONDS)
         except (MachineError, ServerError) as error:
             return f"the server could not be told to end its job {self.job}, and may go on with it: {error}"
         return None
@@ -277,6 +281,7 @@ class ServerRun(JobFolder):
     def kill(self) -> None:
         """End the job that was submitted from here, if it may still run."""
         if self._ours and not self._over:
+            self._ours = False
             self._over = self._cancel() is None
 
     def clear(self) -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,69 +11,7 @@ from harbor_tasks.environments.harbor_api import API_VERSION, NoAnswerError, Ser
 from harbor_tasks.environments.harbor_server_run import ServerRun
 from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
 
-KEY = "hush-0815"
-Answer = tuple[int, dict[str, str], bytes]
-
-
-class Fake:
-    """A server whose answers are given; what it was asked is kept."""
-
-    def __init__(self, answer: Callable[[str, str], Answer]) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                self.rfile.read(length)
-                fake.asked.append((f"{self.command} {self.path}", dict(self.headers)))
-                status, headers, body = answer(self.command, self.path)
-                self.send_response(status)
-                for name, text in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, text)
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_POST = do_GET  # noqa: N815
-
-            def log_message(self, *_: object) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-MakeFake = Callable[[Callable[[str, str], Answer]], Fake]
-
-
-@pytest.fixture
-def make_fake() -> Iterator[MakeFake]:
-    """Servers that end with the test."""
-    made: list[Fake] = []
-
-    def make(answer: Callable[[str, str], Answer]) -> Fake:
-        made.append(Fake(answer))
-        return made[-1]
-
-    yield make
-    for fake in made:
-        fake.close()
-
-
-def problem(status: int, detail: str, **more: str) -> Answer:
-    return status, {"Content-Type": "application/problem+json"}, json.dumps({"detail": detail, **more}).encode()
-
-
-def fine(data: Any) -> Answer:
-    return 200, {}, json.dumps(data).encode()
-
+from .fake_server import KEY, Answer, Fake, MakeFake, fine, problem
 
 # ---- where the key goes ----
 

@@ -108,7 +108,7 @@ def test_several_bundles_are_a_job_each_and_the_worst_exit_code_counts(
     assert [job["exit_code"] for job in report["jobs"]] == [0, 2, 0], done.stderr
     assert done.returncode == report["exit_code"] == 2
     assert [job["mean_reward"] for job in report["jobs"] if "mean_reward" in job] == [1.0, 1.0]
-    assert "nowhere.hpb: no bundle in a registry" in report["jobs"][1]["problems"][0]["message"]
+    assert "nowhere.hpb: no such file or folder" in report["jobs"][1]["problems"][0]["message"]
     assert len(list((desk.folder / "jobs").iterdir())) == 2
 
 
