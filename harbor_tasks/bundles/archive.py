@@ -1,4 +1,4 @@
-"""Packs a build: lists and hashes it, then writes each distinct content once into one compressed archive."""
+"""Packs a build: lists and hashes it, looks for secrets, then writes each distinct content once into one archive."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 from harbor_tasks import __version__
+from harbor_tasks.bundles.aside import Aside
 from harbor_tasks.bundles.format import (
     BLOCK,
     CHUNK,
@@ -23,7 +25,6 @@ from harbor_tasks.bundles.format import (
     SCHEMA,
     WINDOW_LOG,
     BundleInfo,
-    Entry,
     PackedImage,
     canonical,
     checksum_of,
@@ -33,111 +34,106 @@ from harbor_tasks.bundles.format import (
     trailer,
 )
 from harbor_tasks.bundles.harbor_set import dataset_toml, registry_json
-from harbor_tasks.bundles.listing import list_build, stamp_of
-from harbor_tasks.errors import AuthorError, MachineError
-from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
+from harbor_tasks.bundles.listing import Content, Listing, listed, stamp_of
+from harbor_tasks.bundles.scan import refuse_secrets
+from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 LEVEL = 3
 Say = Callable[[str], None]
 
 
-def pack(tasks: Path, out: Path, *, images: Sequence[PackedImage] = (), say: Say | None = None) -> BundleInfo:
+def pack(
+    tasks: Path, out: Path, *, images: Sequence[PackedImage] = (), say: Say | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> BundleInfo:  # fmt: skip
     """Write the bundle of a folder of built tasks to ``out``, which is replaced when it is complete.
 
-    ``say`` gets a line for what is worth knowing. AuthorError for what cannot be packed, by path; MachineError when
-    the disk or a changing file is in the way.
+    ``say`` gets a line for what is worth knowing; ``environ`` (default: this process's) has the values of variables
+    that must not be in it. AuthorError for what cannot be packed, by path, and for what looks like a secret and is not
+    allowed, by line; MachineError when the disk or a changing file is in the way.
     """
-    manifest = read_manifest(tasks)
-    say = say or (lambda _line: None)
-    with tempfile.TemporaryFile(prefix="hp-") as index, tempfile.TemporaryFile(prefix="hp-") as blobs:
-        counts = _list(tasks, manifest, index, blobs)
-        index_digest, index_size = _digest(index)
-        registry, dataset = registry_json(manifest), dataset_toml(manifest)
-        head = canonical(
-            _head(manifest, images, counts)
-            | {
-                "members": {
-                    INDEX: {"sha256": index_digest, "size": index_size},
-                    REGISTRY: {"sha256": hashlib.sha256(registry).hexdigest(), "size": len(registry)},
-                    DATASET: {"sha256": hashlib.sha256(dataset).hexdigest(), "size": len(dataset)},
-                }
-            }
-        )
-        with _beside(out) as file:
-            writer = _Writer(file)
-            writer.member(HEAD, [head], len(head))
-            writer.member(DATASET, [dataset], len(dataset))
-            writer.member(INDEX, _chunks(index), index_size)
-            writer.member(REGISTRY, [registry], len(registry))
-            blobs.seek(0)
-            for number, line in enumerate(blobs):
-                path, digest, *stamp = line.decode("utf-8").rstrip("\n").split("\0")
-                size, changed, inode = map(int, stamp)
-                content = _content(tasks / path, (size, changed, inode))
-                writer.member(content_name(number, digest), content, size)
-            digest = writer.close(hashlib.sha256(head).digest())
-    data = json.loads(head)
+    with listed(tasks) as listing:
+        refuse_secrets(listing, os.environ if environ is None else environ, say or (lambda _line: None))
+        return write(listing, out, images)
+
+
+def write(listing: Listing, out: Path, images: Sequence[PackedImage] = ()) -> BundleInfo:
+    """Write the archive of a build that was read."""
+    manifest = listing.manifest
+    head = head_of(listing, images)
+    with _beside(out) as file, Archive(file) as archive:
+        feed(archive, listing, head)
+        archive.end(hashlib.sha256(head).digest())
     return BundleInfo(
-        out, f"sha256:{digest}", out.stat().st_size, manifest.name, manifest.version, len(manifest.tasks),
-        counts["files"], counts["blobs"], tuple(images), data,
+        out, f"sha256:{archive.digest.hexdigest()}", out.stat().st_size, manifest.name, manifest.version,
+        len(manifest.tasks), listing.counts["files"], listing.counts["blobs"], tuple(images), json.loads(head),
     )  # fmt: skip
 
 
-def _head(manifest: BuildManifest, images: Sequence[PackedImage], counts: dict[str, int]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "kind": "harbor-pack bundle",
-        "eval": {"name": manifest.name, "version": manifest.version, "description": manifest.description},
-        "image": manifest.image,
-        "images": [{"name": one.name, "digest": one.digest} for one in sorted(images, key=lambda one: one.name)],
-        "counts": {"tasks": len(manifest.tasks)} | counts,
-        "tools": {"built by": manifest.tool, "packed by": f"harbor-pack {__version__}"},
-        "probes": manifest.model_dump(mode="json", include={"probes"})["probes"],
-    }
+def head_of(listing: Listing, images: Sequence[PackedImage]) -> bytes:
+    """bundle.json: nothing in it depends on who packs, where and when."""
+    manifest = listing.manifest
+    return canonical(
+        {
+            "schema": SCHEMA,
+            "kind": "harbor-pack bundle",
+            "eval": {"name": manifest.name, "version": manifest.version, "description": manifest.description},
+            "image": manifest.image,
+            "images": [{"name": one.name, "digest": one.digest} for one in sorted(images, key=lambda one: one.name)],
+            "counts": {"tasks": len(manifest.tasks)} | listing.counts,
+            "tools": {"built by": manifest.tool, "packed by": f"harbor-pack {__version__}"},
+            "probes": manifest.model_dump(mode="json", include={"probes"})["probes"],
+            "members": {
+                INDEX: _member(_chunks(listing.index)),
+                REGISTRY: _member([registry_json(manifest)]),
+                DATASET: _member([dataset_toml(manifest)]),
+            },
+        }
+    )
 
 
-def _list(tasks: Path, manifest: BuildManifest, index: IO[bytes], blobs: IO[bytes]) -> dict[str, int]:
-    seen: dict[bytes, int] = {}
-    counts = {"files": 0, "folders": 0, "bytes": 0, "blobs": 0}
-    for found in list_build(tasks, manifest):
-        if not found.sha256:
-            counts["folders"] += 1
-            index.write(Entry(found.path, found.mode, 0, "", -1).line())
-            continue
-        key = bytes.fromhex(found.sha256)
-        number = seen.setdefault(key, len(seen))
-        if number == counts["blobs"]:
-            counts["blobs"] += 1
-            stamp = "\0".join(map(str, found.stamp))
-            blobs.write(f"{found.path}\0{found.sha256}\0{stamp}\n".encode())
-        counts["files"] += 1
-        counts["bytes"] += found.size
-        index.write(Entry(found.path, found.mode, found.size, found.sha256, number).line())
-    return counts
+def feed(archive: Archive, listing: Listing, head: bytes) -> None:
+    """All members of a bundle, in their order."""
+    members: list[tuple[str, Iterable[bytes], int]] = [
+        (HEAD, [head], len(head)),
+        (DATASET, [dataset := dataset_toml(listing.manifest)], len(dataset)),
+        (INDEX, _chunks(listing.index), listing.index.seek(0, os.SEEK_END)),
+        (REGISTRY, [registry := registry_json(listing.manifest)], len(registry)),
+    ]
+    for name, chunks, size in members:
+        archive.member(name, chunks, size)
+    for number, content in enumerate(listing.each_content()):
+        archive.member(content_name(number, content.sha256), _read(listing.tasks, content), content.size)
 
 
-def _digest(file: IO[bytes]) -> tuple[str, int]:
-    file.flush()
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    return digest, file.tell()
+def _member(chunks: Iterable[bytes]) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
+    return {"sha256": digest.hexdigest(), "size": size}
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    file.flush()
     file.seek(0)
     while chunk := file.read(CHUNK):
         yield chunk
 
 
-def _content(path: Path, stamp: tuple[int, int, int]) -> Iterator[bytes]:
+def _read(tasks: Path, content: Content) -> Iterator[bytes]:
+    """A content, which must be what it was when it was hashed."""
+    path = f"{tasks}/{content.path}"
     try:
-        with path.open("rb", buffering=0) as file:
-            if stamp_of(os.fstat(file.fileno())) != stamp:
-                raise MachineError(f"{path}: was changed while it was packed; bundle again")
-            while chunk := file.read(CHUNK):
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = stamp_of(os.fstat(handle))
+            while found == content.stamp and (chunk := os.read(handle, CHUNK)):
                 yield chunk
-            if stamp_of(os.fstat(file.fileno())) != stamp:
+            if found != content.stamp or stamp_of(os.fstat(handle)) != content.stamp:
                 raise MachineError(f"{path}: was changed while it was packed; bundle again")
+        finally:
+            os.close(handle)
     except OSError as error:
         raise MachineError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -145,35 +141,42 @@ def _content(path: Path, stamp: tuple[int, int, int]) -> Iterator[bytes]:
 @contextmanager
 def _beside(out: Path) -> Iterator[IO[bytes]]:
     """A new file beside its place, which takes it when all went well."""
+    if out.is_dir():
+        raise AuthorError(f"{display_path(out)}: is a folder; name a file for the bundle")
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
     except OSError as error:
-        raise AuthorError(f"{out}: cannot be written there ({error.strerror})") from error
+        raise AuthorError(f"{display_path(out)}: cannot be written ({error.strerror})") from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         Path(name).chmod(0o644)
         Path(name).replace(out)
-    except BaseException:
+    except OSError as error:
+        raise MachineError(f"{display_path(out)}: cannot be written ({error.strerror})") from error
+    finally:
         Path(name).unlink(missing_ok=True)
-        raise
 
 
-class _Writer:
-    """Writes members, compresses, and hashes what goes in and what comes out."""
+class Archive:
+    """Writes members, compresses, and hashes what goes in and what comes out; without a file it only hashes."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        import zstandard
-
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            LEVEL, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=2
-        )
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self.digest = hashlib.sha256()
+        self._aside = Aside(self.digest.update)
         self._file = file
-        self._zstd = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-        self._hash = hashlib.sha256()
         self._checksum = 1
+        self._zstd: Any = None
+        if file is not None:
+            import zstandard
 
-    def member(self, name: str, chunks: Iterator[bytes] | list[bytes], size: int) -> None:
+            parameters = zstandard.ZstdCompressionParameters.from_level(
+                LEVEL, window_log=WINDOW_LOG, write_checksum=1, write_content_size=0, threads=2
+            )
+            self._zstd = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+
+    def member(self, name: str, chunks: Iterable[bytes], size: int) -> None:
         """One member; MachineError when its content is not of this size."""
         self._feed(header(name, size))
         written = 0
@@ -185,18 +188,28 @@ class _Writer:
         if size % BLOCK:
             self._feed(padding(size))
 
-    def close(self, head: bytes) -> str:
-        """End the archive; its digest in hex."""
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self._aside.finish()
+
+    def end(self, head: bytes) -> None:
+        """End the archive; ``head`` is the digest of bundle.json."""
         self._feed(END)
-        self._out(self._zstd.flush())
-        self._file.write(trailer(self._hash.digest(), head, self._checksum))
-        return self._hash.hexdigest()
+        self._aside.finish()
+        if self._file is not None:
+            self._out(self._zstd.flush())
+            self._file.write(trailer(self.digest.digest(), head, self._checksum))
 
     def _feed(self, data: bytes) -> None:
-        self._hash.update(data)
-        self._out(self._zstd.compress(data))
+        self._aside.add(data)
+        if self._file is not None:
+            self._out(self._zstd.compress(data))
 
     def _out(self, data: bytes) -> None:
-        if data:
+        if data and self._file is not None:
             self._checksum = checksum_of(data, self._checksum)
             self._file.write(data)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harbor_tasks.bundles import inspect, unpack
+from harbor_tasks.bundles import inspect, unpack, verify
 from harbor_tasks.bundles import reference as references
 from harbor_tasks.bundles.format import SUFFIX
-from harbor_tasks.errors import MachineError
+from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 Say = Callable[[str], None]
 _ZSTD = bytes.fromhex("28b52ffd")
@@ -37,7 +37,7 @@ def tasks_of_file(file: Path, *, keep: Path | None = None) -> Path:
     """The built tasks of a bundle's file; ``keep`` is another place for them than the cache."""
     info = inspect(file)
     with _place(info.digest, keep) as folder:
-        if not folder.exists():
+        if not _is_there(folder):
             unpack(file, folder, expect=info.digest)
         return folder
 
@@ -57,11 +57,22 @@ def tasks_of_reference(
         place, artifact = oci.look(ref, plain_http=plain_http, ca=ca)
         digest, ref = artifact.digest, str(place)
     with _place(digest, keep) as folder:
-        if not folder.exists():
+        if not _is_there(folder):
             oci.pull(ref, folder, images=images, host=host, plain_http=plain_http, ca=ca, say=say)
         elif images:
             oci.pull_images(ref, folder, host=host, plain_http=plain_http, ca=ca, say=say)
         return folder
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether the bundle is unpacked there, every file of it as it was; AuthorError naming the one that is not."""
+    if not folder.exists():
+        return False
+    try:
+        verify(folder)
+    except AuthorError as error:
+        raise AuthorError(f"{error} (it is a cache: remove {display_path(folder)}, and it is pulled again)") from None
+    return True
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import requests
+import urllib3.exceptions
 
 from harbor_tasks.bundles.reference import Reference
 from harbor_tasks.errors import AuthorError, HarborPackError, MachineError, printable
@@ -93,25 +94,21 @@ def on_the_way(reference: Reference) -> Iterator[None]:
         raise PassingError(f"the proxy on the way to {host} does not let us through ({_cause(error)})") from None
     except requests.exceptions.ConnectTimeout:
         raise PassingError(f"{host} does not answer in time") from None
-    except requests.exceptions.Timeout:
+    except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
         raise PassingError(f"{host} stopped answering") from None
-    except requests.exceptions.ConnectionError as error:
+    except (requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError) as error:
         raise PassingError(f"{host} cannot be reached, or hung up: {_cause(error)}") from None
     except requests.exceptions.ChunkedEncodingError:
         raise PassingError(f"{host} hung up in the middle of an answer") from None
-    except (requests.exceptions.RequestException, UnicodeError) as error:  # the last: a host name that cannot be one
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
+        # the last: the name of a host, or an address to go on to, that cannot be one
         raise MachineError(f"{host}: the answer cannot be used ({type(error).__name__})") from None
     except OSError as error:
         raise PassingError(f"{host} hung up: {error.strerror or type(error).__name__}") from None
 
 
-def speaks_http(error: BaseException) -> bool:
-    """Was it an answer in plain http to a TLS greeting?"""
-    return _WRONG_VERSION.search(str(error)) is not None
-
-
 def _tls(host: str, error: requests.exceptions.SSLError) -> MachineError:
-    if speaks_http(error):
+    if _WRONG_VERSION.search(str(error)):
         return MachineError(f"{host} speaks http and not https; --plain-http takes it so, readable for all on the way")
     cause = _inner(error)
     if isinstance(cause, ssl.SSLCertVerificationError):

@@ -12,9 +12,9 @@ from typing import Any
 from harbor_tasks.bundles import BundleInfo, inspect, unpack
 from harbor_tasks.bundles import reference as references
 from harbor_tasks.bundles.artifact import Artifact, StoredImage, compose, find, layer_of
-from harbor_tasks.bundles.images import OneEngine, has_image, pull_image, push_image
 from harbor_tasks.bundles.reference import DEFAULT_TAG, Reference
 from harbor_tasks.bundles.session import digest_of
+from harbor_tasks.bundles.stored_images import OneEngine, has_image, pull_image, push_image
 from harbor_tasks.bundles.transport import Transport
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path

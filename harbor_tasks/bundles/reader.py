@@ -16,6 +16,7 @@ from typing import IO, Any, Protocol
 
 from pydantic import ValidationError
 
+from harbor_tasks.bundles.aside import Aside
 from harbor_tasks.bundles.format import (
     DATASET,
     HEAD,
@@ -193,9 +194,10 @@ def _contents(stream: Stream, index: Index, sink: Sink) -> bytes:
 
 def _checked(stream: Stream, entry: Entry) -> Iterator[bytes]:
     found = hashlib.sha256()
-    for chunk in stream.chunks(entry.size):
-        found.update(chunk)
-        yield chunk
+    with Aside(found.update) as aside:
+        for chunk in stream.chunks(entry.size):
+            aside.add(chunk)
+            yield chunk
     if found.hexdigest() != entry.sha256:
         raise stream.broken("is not what its digest says", entry.path)
 

@@ -12,6 +12,7 @@ import json
 import os
 import ssl
 import time
+from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 TIMEOUT = (15, 120)
 """Seconds for a connection, and without a byte: a registry that stores a large blob answers late."""
+PIECE = 1 << 18
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """OpenSSL reads the last itself, but is silent about one that it cannot read."""
 
@@ -32,14 +34,24 @@ _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 class Session(requests.Session):
     """Follows no redirect by itself, takes no credentials from anywhere, keeps no cookies."""
 
-    def __init__(self, trusted: ssl.SSLContext, *, loopback: bool) -> None:
+    def __init__(self, ca: Path | None, *, loopback: bool) -> None:
         super().__init__()
+        self._ca, self._has_trust = ca, False
         self.trust_env = not loopback  # a proxy does not reach this machine's own registry
         self.auth = _nothing  # else .netrc would be asked, and beat what Docker's configuration says
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self.headers["Accept-Encoding"] = "identity"  # the digest is of the bytes as they are
         self.headers["User-Agent"] = "harbor-pack"
-        self.mount("https://", _Trusting(trusted))
+
+    def get_adapter(self, url: str) -> Any:
+        """What makes the connection. The authorities are read before the first that needs them: there are many."""
+        if url.startswith("https") and not self._has_trust:
+            self.mount("https://", _Trusting(trust(self._ca)))
+            self._has_trust = True
+        return super().get_adapter(url)
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: to follow it, the body would be read first, whatever its size."""
 
     def ask(self, method: str, url: str, **parts: Any) -> requests.Response:
         """One request; the body is not read, no redirect is followed."""
@@ -104,10 +116,16 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def pieces(response: requests.Response) -> Iterator[bytes]:
+    """An answer's body as it comes: whoever waits for full pieces is held by one that drips."""
+    while piece := response.raw.read1(PIECE, decode_content=False):
+        yield piece
+
+
 def read_all(response: requests.Response, limit: int, *, whole: bool = True) -> bytes:
     """An answer's body; MachineError when it is longer than ``limit`` (without ``whole``: its beginning) or drips."""
     until, body = time.monotonic() + TIMEOUT[1], bytearray()
-    for piece in response.iter_content(1 << 14):
+    for piece in pieces(response):
         body += piece
         if len(body) > limit:
             if not whole:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from harbor_tasks.bundles.aside import Aside
 from harbor_tasks.bundles.format import (
     BLOCK,
     CHUNK,
@@ -36,12 +37,16 @@ class _Source:
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self.left, self.checksum = file, size, 1
+        self.aside = Aside(self._count)
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(self.left if size < 0 else min(size, self.left))
         self.left -= len(data)
-        self.checksum = checksum_of(data, self.checksum)
+        self.aside.add(data)
         return data
+
+    def _count(self, data: bytes) -> None:
+        self.checksum = checksum_of(data, self.checksum)
 
 
 class Stream:
@@ -50,7 +55,9 @@ class Stream:
     def __init__(self, path: Path) -> None:
         self.path, self.at = path, ""
         self._hash = hashlib.sha256()
+        self._aside = Aside(self._hash.update)
         self._file: IO[bytes] | None = None
+        self._source: _Source | None = None
         self.size = 0
 
     def __enter__(self) -> Stream:
@@ -86,8 +93,14 @@ class Stream:
 
     def close(self) -> None:
         """Close the file."""
+        self._finish()
         if self._file is not None:
             self._file.close()
+
+    def _finish(self) -> None:
+        self._aside.finish()
+        if self._source is not None:
+            self._source.aside.finish()
 
     def broken(self, says: str, member: str | None = None) -> BrokenBundleError:
         """The error for this bundle, at the member that is read or another one."""
@@ -108,7 +121,7 @@ class Stream:
             raise self.broken(f"cannot be decompressed ({error})") from None
         except OSError as error:
             raise MachineError(f"{display_path(self.path)}: cannot be read ({error.strerror})") from error
-        self._hash.update(data)
+        self._aside.add(data)
         if len(data) < size:
             raise self.broken("ends too early")
         return data
@@ -154,10 +167,11 @@ class Stream:
         if self.read(len(END)) != END:
             raise self.broken("more members follow than its list names")
         try:
-            if self._zstd.read(1) or self._source.left:
+            if self._source is None or self._zstd.read(1) or self._source.left:
                 raise self.broken("bytes follow the end of the archive")
         except self._fault as error:
             raise self.broken(f"bytes follow the end of the archive ({error})") from None
+        self._finish()
         if self._hash.digest() != self.digest or self._source.checksum != self._checksum:
             raise self.broken("its bytes are not those that its trailer was written for")
         return self._hash.hexdigest()

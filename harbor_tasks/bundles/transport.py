@@ -16,7 +16,7 @@ import hashlib
 import io
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin
@@ -26,9 +26,9 @@ import oras.provider
 import oras.utils
 import requests
 
-from harbor_tasks.bundles.faults import PassingError, on_the_way, refusal, speaks_http
+from harbor_tasks.bundles.faults import PassingError, on_the_way, refusal
 from harbor_tasks.bundles.reference import DIGEST, Reference
-from harbor_tasks.bundles.session import Session, digest_of, json_object, origin, read_all, trust
+from harbor_tasks.bundles.session import Session, digest_of, json_object, origin, pieces, read_all
 from harbor_tasks.bundles.tokens import Auth
 from harbor_tasks.errors import HarborPackError, MachineError
 from harbor_tasks.images.credentials import credentials_for
@@ -43,7 +43,6 @@ MAX_MANIFEST = 4 << 20
 """Bytes; the specification's own limit."""
 _MAX_REFUSAL = 1 << 16
 _MAX_REDIRECTS = 5
-_PIECE = 1 << 18
 TRIES = 3
 PATIENCE = 30.0
 """Seconds that one request may wait for its other tries."""
@@ -62,7 +61,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         """Blobs and manifests that were uploaded."""
         self.uploaded = 0
         """Bytes that were uploaded."""
-        self.session = Session(trust(ca), loopback=reference.is_loopback)
+        self.session = Session(ca, loopback=reference.is_loopback)
         self.container = oras.container.Container(f"{reference.api_host}/{reference.repository}")
         self.credentials = credentials_for(reference.name)
         if not plain_http and reference.is_loopback and self._speaks_http():
@@ -80,21 +79,18 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         return f"{self.prefix}://{self.reference.api_host}"
 
     def _speaks_http(self) -> bool:
-        """Whether this machine's own registry has no TLS, found out as the docker command does."""
-        with on_the_way(self.reference):
-            try:
-                self._send("GET", f"{self._base}/v2/", {}).close()
-            except requests.exceptions.SSLError as error:
-                if speaks_http(error):
-                    return True
-                raise
-        return False
+        """Whether this machine's own registry has no TLS. One that has refuses the question (400), or hangs up."""
+        try:
+            with self.session.ask("GET", f"http://{self.reference.api_host}/v2/") as response:
+                return response.status_code != 400
+        except requests.exceptions.RequestException:
+            return False
 
     def do_request(
         self, url: str, method: str = "GET", data: bytes | IO[bytes] | None = None,
         headers: dict[str, str] | None = None, json: None = None, stream: bool = False,
     ) -> requests.Response:  # fmt: skip
-        """One request, answered: below 400, or 404. All else is an error of ours; faults that pass are waited for.
+        """One request, answered: below 300, or 404. All else is an error of ours; faults that pass are waited for.
 
         Without ``stream`` the body is not read. A file as ``data`` is sent once: whoever uploads must begin again with
         a new session.
@@ -109,7 +105,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                 if attempt == tries or time.monotonic() + wait > until:
                     raise
             else:
-                if response.status_code < 400 or response.status_code == 404:
+                if response.status_code < 300 or response.status_code == 404:
                     if not stream:
                         response.close()
                     return response
@@ -139,9 +135,9 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             response = self._send(method, url, headers | (self.auth.get_auth_header() if ours else {}), data)
             if response.status_code != 401 or not ours:
                 return response
-            if not self.auth.answer(response):
-                raise self.refused(response)
-            response.close()
+            with response:
+                if not self.auth.answer(response):
+                    raise self.refused(response)
             if data is not None and not isinstance(data, bytes):
                 data.seek(begin)
             return self._send(method, url, headers | self.auth.get_auth_header(), data)
@@ -163,7 +159,10 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
 
     def _elsewhere(self, here: str, location: str) -> str:
         """Where an answer sends us on to: never from https to http."""
-        there = urljoin(here, location)
+        try:
+            there = urljoin(here, location)
+        except ValueError:
+            there = ""
         scheme, host, _port = origin(there)
         if scheme not in {"http", "https"} or not host or (scheme == "http" and origin(here)[0] == "https"):
             where = "from https to http" if scheme == "http" else "to no address"
@@ -277,8 +276,8 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         response = self.get_blob(self.container, digest, stream=True)
         with response, into.open("wb") as out:
             self._require_blob(response, digest)
-            pieces = response.iter_content(_PIECE)
-            while piece := self._next(pieces):
+            coming = pieces(response)
+            while piece := self._next(coming):
                 got += len(piece)
                 if got > size:
                     raise MachineError(f"{host} sends more than the {size} bytes of {digest}; refused")
@@ -294,9 +293,9 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         if f"sha256:{hashed.hexdigest()}" != digest:
             raise self._wrong(digest, f"sha256:{hashed.hexdigest()}")
 
-    def _next(self, pieces: Any) -> bytes:
+    def _next(self, coming: Iterator[bytes]) -> bytes:
         with on_the_way(self.reference):
-            return bytes(next(pieces, b""))
+            return next(coming, b"")
 
     def _require_blob(self, response: requests.Response, digest: str) -> None:
         if response.status_code != 200:

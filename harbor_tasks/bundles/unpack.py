@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from harbor_tasks.bundles.format import DATASET, HEAD, INDEX, REGISTRY, BundleInfo, Entry, Limits
+from harbor_tasks.bundles.format import DATASET, HEAD, INDEX, REGISTRY, BundleInfo, Entry, Limits, canonical
 from harbor_tasks.bundles.index import Index
 from harbor_tasks.bundles.reader import read_bundle
 from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.tasks.manifest import PULLED
 from harbor_tasks.tasks.plan import BUILD_DIR
 from harbor_tasks.tasks.state import FOLDER_MODE
 
@@ -38,7 +39,7 @@ def unpack(file: Path, into: Path, *, expect: str | None = None, limits: Limits 
     try:
         layout = _Layout(str(fresh))
         info = read_bundle(file, layout, expect=expect, limits=limits or Limits())
-        layout.finish()
+        layout.finish(info)
         fresh.chmod(FOLDER_MODE)
         fresh.rename(into)
     except OSError as error:
@@ -96,12 +97,15 @@ class _Layout:
         with open(f"{self._base}/{first.path}", "rb", buffering=0) as source:  # noqa: PTH123
             self.large(entry, iter(lambda: source.read(1 << 20), b""))
 
-    def finish(self) -> None:
+    def finish(self, info: BundleInfo) -> None:
         """What tells that these tasks were pulled, and what Harbor takes the set from."""
-        for path, name in ((f"{BUILD_DIR}/{HEAD}", HEAD), (DATASET, DATASET), (REGISTRY, REGISTRY)):
+        members = self._members
+        files = {f"{BUILD_DIR}/{HEAD}": members[HEAD], DATASET: members[DATASET], REGISTRY: members[REGISTRY]}
+        files[f"{BUILD_DIR}/{PULLED}"] = canonical({"schema": 1, "digest": info.digest})
+        for path, content in files.items():
             handle = self._open(path, 0o644)
             try:
-                _write_all(handle, self._members[name])
+                _write_all(handle, content)
             finally:
                 os.close(handle)
 

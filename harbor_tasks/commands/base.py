@@ -20,7 +20,7 @@ app = typer.Typer(
 EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
 Source = Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")]
 SourceOrRef = Annotated[
-    Path,
+    str,
     typer.Argument(metavar="DIR|EVAL|REF", help="built tasks, an eval to build first, a bundle's file or reference"),
 ]
 PlainHttp = Annotated[bool, typer.Option("--plain-http", help="the registry has no TLS (loopback: found out)")]

@@ -38,7 +38,7 @@ from harbor_tasks.output import (
 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
-    source: SourceOrRef,
+    given: SourceOrRef,
     harbor_options: HarborOptions = None,
     environment: Annotated[
         str | None,
@@ -84,7 +84,7 @@ def run(
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
         scripted=scripted, trust=trust,
     )  # fmt: skip
-    source = tasks_of(source, options, plain_http=plain_http, ca=ca, dry=dry_run)
+    source = tasks_of(given, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)
         if as_json:
@@ -118,6 +118,7 @@ def probe(
     ] = None,
     host: Host = None,
     harbor: HarborPath = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Force each probe's call through the built policy and compare the decision; list the routes around it."""
@@ -125,7 +126,7 @@ def probe(
     from harbor_tasks.environments.sources import built_tasks
     from harbor_tasks.proving import prove
 
-    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
+    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()), trust=trust)
     places = [name.strip() for name in environment.split(",")]
     with built_tasks(source, warn, building) as tasks:
         report = prove(tasks, environments=places, options=options, say=complain, agent=through)

@@ -76,29 +76,30 @@ def pull(
 
 
 def tasks_of(
-    source: Path, options: RunOptions, *, plain_http: bool = False, ca: Path | None = None, dry: bool = False,
+    given: str, options: RunOptions, *, plain_http: bool = False, ca: Path | None = None, dry: bool = False,
     keep: Path | None = None,
 ) -> Path:  # fmt: skip
     """What `run` was given, as a folder or an eval: a bundle's file or reference becomes its unpacked tasks.
 
     A path that exists is never taken for a reference. ``keep``: where bundles are unpacked, if not in the cache.
     """
+    source = Path(given)
     if source.is_dir():
         return source
     from harbor_tasks.bundles import cache
     from harbor_tasks.bundles.reference import is_reference
     from harbor_tasks.environments import strangers
 
-    text, is_file = str(source), cache.is_bundle(source)
-    if not is_file and (source.exists() or not is_reference(text)):
+    is_file = cache.is_bundle(source)
+    if not is_file and (source.exists() or not is_reference(given)):
         return source
     if options.environment == strangers.HERE and not options.trust:  # before anything is fetched
-        raise AuthorError(strangers.refusal(display_path(source) if is_file else text))
+        raise AuthorError(strangers.refusal(display_path(source) if is_file else given))
     if is_file:
         return cache.tasks_of_file(source, keep=keep)
     images = not dry and _has_engine(options)
     return cache.tasks_of_reference(
-        text, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
+        given, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
     )
 
 

@@ -113,14 +113,14 @@ def sources_and_options(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return words[:at], tuple(words[at:])
 
 
-def _one(source: str, options: RunOptions, fetch: Callable[[Path], Path], *, as_json: bool) -> dict[str, Any]:
+def _one(source: str, options: RunOptions, fetch: Callable[[str], Path], *, as_json: bool) -> dict[str, Any]:
     """Fetch and run one bundle; its report. What stops it is said, and does not stop the others."""
     from harbor_tasks.environments import jobs
     from harbor_tasks.results.collect import collect_job
     from harbor_tasks.results.report import job_json
 
     try:
-        tasks = fetch(Path(source))
+        tasks = fetch(source)
         folder, interrupted = jobs.run_job(tasks, options, on_event=print_event, building=building), None
     except jobs.InterruptedJob as error:
         folder, interrupted = error.folder, error

@@ -270,7 +270,7 @@ class MemoryRegistry:
             return
         headers = {"Docker-Content-Digest": digest_of(found)}
         if is_manifest:
-            headers["Content-Type"] = json.loads(found).get("mediaType", "")
+            headers["Content-Type"] = "application/vnd.oci.image.manifest.v1+json"
         handler.reply(200, found, headers)
 
 
