@@ -19,18 +19,24 @@ KEY = "HARBOR_API_KEY"
 """The key of a Harbor server, in the environment of its process."""
 _STARTED = re.compile(r"(?:dockerfile|.*compose.*\.ya?ml)", re.IGNORECASE)
 _PLACES = ("environment", "tests")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+"""What is, or could be taken for, a reference: compose fills ``$VAR`` in, too."""
 _MODEL = {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
 """What every task of an eval whose hooks ask a model refers to."""
 
 
 def named_variables(manifest: BuildManifest) -> list[str]:
-    """The variables that the eval's texts name, sorted: as ``${VAR}``, or as ``$VAR``, which compose fills in too."""
+    """The variables that the eval refers to, sorted."""
+    return sorted({name for text in _texts(manifest) for name in _REFERENCE.findall(text)})
+
+
+def _texts(manifest: BuildManifest) -> list[str]:
     texts = [*manifest.execution.env.values(), *(text for step in manifest.steps for text in step.env.values())]
     for server in manifest.mcp_servers:
         given = (server.command, server.url, *server.args, *server.env.values(), *server.headers.values())
         texts += [text for text in given if text is not None]
-    return sorted({name for text in texts for name in _VARIABLE.findall(text)})
+    return texts
 
 
 def require_harmless(source: Path, manifest: BuildManifest, tasks: Mapping[str, Path], *, at_server: bool) -> None:
@@ -39,7 +45,8 @@ def require_harmless(source: Path, manifest: BuildManifest, tasks: Mapping[str, 
     For a build of this machine's own that is, at a server, only the server's key.
     """
     stranger = bundle_origin(source) is not None
-    known = {*named_variables(manifest), *_MODEL} if stranger else None
+    texts = "\n".join(_texts(manifest))
+    known = {*_VARIABLE.findall(texts), *_MODEL} if stranger else None
     found = [problem for case, path in tasks.items() for problem in _problems(case, path, known, at_server=at_server)]
     if found:
         raise AuthorError(found)

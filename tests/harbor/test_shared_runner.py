@@ -142,7 +142,7 @@ def test_what_a_merge_pushes_is_what_the_runner_runs(team: Team, merged: Path, t
     assert f"team/desk:{commit}" in said
     assert "team/desk:latest: 1 upload, " in said
     said = team.do("A run", 0)
-    assert re.search(r"1 of 1 trials? scored, mean reward 1.00", said), said
+    assert re.search(r"1 of 1 trial scored, mean reward 1\.00", said), said
     [job] = (team.folder / "jobs").iterdir()
     assert [trial.reward for trial in read_trials(job)] == [1.0]
     assert [(trial.calls.denied, trial.sealed, trial.warnings) for trial in read_trials(job)] == [(1, True, ())]
