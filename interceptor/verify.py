@@ -6,13 +6,18 @@ standard library of Python 3.8 or newer. Read it from `main` on: `take_over` (se
 judges see), `ask` (one judge), `compose` (the reward), `put` (files by rename, reward.json last).
 
     verify.py [--workspace DIR] [--logs DIR] [--home DIR] [--transcript FILE] [--interceptions FILE] [--run FILE]
+              [--model FILE]
 
 Writes into ``--logs``: ``judges.json``, always; ``reward.json``, a flat object of finite numbers, only when every judge
 that the reward needs reported (of a step before the last also without a reward, since Harbor ends the trial
-where the file is missing). Without ``--interceptions`` also ``interceptions.jsonl`` and, of a sealed sandbox,
-``settings.json``: copies of the log (of a step its own lines) and of the settings in force, which Harbor then brings
-home with the rest. Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is
-none), 2 the verifier itself failed; judges.json then holds ``error``.
+where the file is missing); with judges that are models (judge.py, beside this file) also what they are asked, and what
+they replied. Without ``--interceptions`` also ``interceptions.jsonl`` and, of a sealed sandbox, ``settings.json``:
+copies of the log (of a step its own lines) and of the settings in force, which Harbor then brings home with the rest.
+Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is none), 2 the verifier itself
+failed; judges.json then holds ``error``.
+
+Models are asked here if the caller gave a key, by ``--model`` (a JSON file with base_url, api_key, auth_token, which is
+removed) or by the variables HARBOR_PACK_JUDGE_KEY and HARBOR_PACK_JUDGE_BASE_URL; else by `harbor-pack score`.
 
 What a judge sees as ``outputs`` (keys that are not known in a run are left out):
 
@@ -39,6 +44,7 @@ import contextlib
 import fnmatch
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import io
 import json
@@ -63,6 +69,8 @@ SEALED_HOME = "/opt/harbor-pack"
 AGENT_LOGS = "/logs/agent"
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 JUDGE_SECONDS = 60
+JUDGE_KEY, JUDGE_BASE_URL = "HARBOR_PACK_JUDGE_KEY", "HARBOR_PACK_JUDGE_BASE_URL"
+JUDGE_FILES = ("judge_requests.json", "judge_replies.jsonl")  # judge.py says what is in them
 MAX_FILES = 20_000  # files that the agent made where no output is declared; as many more that are declared
 MAX_ENTRIES = 1_000_000  # files and folders that are looked at
 MAX_LINKS = 1_000
@@ -1057,8 +1065,48 @@ def ask_other(judge: Json, outputs: Json, args: argparse.Namespace) -> Json:
         value, reason = BUILTINS[judge["builtin"]](outputs, **(judge.get("arguments") or {}))
         return {"value": value, "reason": reason}
     if judge["kind"] == "prompt":
-        return {"pending": True}
+        return ask_model(judge, outputs, args)
     raise VerifierError("unknown kind of judge: %r" % judge["kind"])
+
+
+def ask_model(judge: Json, outputs: Json, args: argparse.Namespace) -> Json:
+    """A model's answer, or ``pending`` where none can be asked; its request is kept, for `score` to ask later."""
+    models = judge_module()
+    try:
+        body, cut = models.request(judge, outputs)
+    except models.JudgeError as error:
+        raise VerifierError(str(error)) from None
+    args.requests[judge["name"]] = {"digest": models.digest(body), "cut": cut, "body": body}
+    given = args.endpoint or {}
+    endpoint = models.endpoint_of(given.get("base_url"), given.get("api_key"), given.get("auth_token"))
+    if endpoint is not None and is_sealed(args.home) and models.on_loopback(endpoint):
+        endpoint = None  # the caller's own machine, where this sandbox does not reach
+    return dict(models.answered(judge, body, models.Replies(args.logs), endpoint, mismatch, number=1), cut=cut)
+
+
+def judge_module() -> Any:
+    """judge.py beside this file, which only tasks with model judges have."""
+    path, name = os.path.join(HERE, "judge.py"), "harbor_pack_judge"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not os.path.isfile(path):
+            raise VerifierError("judge.py is missing beside verify.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def model_given(path: Optional[str]) -> Json:
+    """Where and with which key model judges are asked: read before anything of the run is started, and then gone."""
+    given = {"api_key": os.environ.pop(JUDGE_KEY, None), "base_url": os.environ.pop(JUDGE_BASE_URL, None)}
+    if path is None:
+        return given
+    try:
+        return load_json(path, {}) or {}
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def verdict(judge: Json, answer: Json) -> Json:
@@ -1069,10 +1117,11 @@ def verdict(judge: Json, answer: Json) -> Json:
     }  # fmt: skip
     if answer.get("output"):
         line["output"] = whole(answer["output"][-4000:])
+    line.update({key: answer[key] for key in ("model", "usage", "samples", "cut") if answer.get(key)})
     if answer.get("skipped") or answer.get("pending"):
         return dict(line, status="skipped" if answer.get("skipped") else "pending")
     value, error = answer.get("value"), answer.get("error")
-    if error is None:
+    if error is None and "samples" not in answer:  # the median of whole numbers may be none
         error = mismatch(judge, value)
     if error is not None:
         return dict(line, status="error", error=whole(error), reason=None)
@@ -1431,6 +1480,22 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
             report["judges"].append(ask(judge, outputs, data, args))
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)
+    if any(judge.get("kind") == "prompt" for judge in judges):
+        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests))
+    return rewarded(config, report)
+
+
+def kept_requests(config: Json, requests: Json) -> Json:
+    """What `harbor-pack score` needs when the sandbox is gone: of all judges what the reward is made with."""
+    keys = ("name", "kind", "feedback_type", "score_range", "samples", "model", "timeout")
+    judges = [{key: judge[key] for key in keys if key in judge} for judge in config["judges"]]
+    more = {"final": config.get("final", True), "reward": config.get("reward") or {}}
+    return dict(more, schema=1, judges=judges, requests=requests)
+
+
+def rewarded(config: Json, report: Json) -> Optional[Json]:
+    """Compose the reward of the report's lines, in place; the content of reward.json, None when there is none."""
+    judges = config.get("judges") or []
     report["reward"], report["unjudged"] = compose(judges, report["judges"], config.get("reward") or {})
     scores = {line["name"]: line["normalized"] for line in report["judges"] if line["status"] == "ok"}
     if report["reward"] is not None:
@@ -1444,7 +1509,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
 def main(argv: Optional[List[str]] = None) -> int:
     """Judge a run; see the module's text."""
     parser = argparse.ArgumentParser(description="judge what a run left behind", allow_abbrev=False)
-    for option in ("workspace", "transcript", "interceptions", "run"):
+    for option in ("workspace", "transcript", "interceptions", "run", "model"):
         parser.add_argument("--" + option)
     parser.add_argument("--logs", default="/logs/verifier")
     parser.add_argument("--home", default=SEALED_HOME)
@@ -1463,10 +1528,11 @@ def main(argv: Optional[List[str]] = None) -> int:
     }  # fmt: skip
     reward = None
     try:
+        args.endpoint, args.requests = model_given(args.model), {}
         adopt_orphans()
         take_over(args.home, args.logs)
         os.makedirs(args.logs, exist_ok=True)
-        for name in ("reward.json", "reward.txt", "judges.json"):
+        for name in ("reward.json", "reward.txt", "judges.json", *JUDGE_FILES):
             if remove(os.path.join(args.logs, name)):
                 report["notes"].append("%s was there before the verifier; removed" % name)
         config = load_json(os.path.join(HERE, "judges.json"), None)
@@ -1484,15 +1550,20 @@ def main(argv: Optional[List[str]] = None) -> int:
     return finish(args.logs, report, reward)
 
 
+def write_verdict(logs: str, report: Json, reward: Optional[Json]) -> None:
+    """Write what was found: judges.json always, reward.json last and only when there is one."""
+    put(logs, "judges.json", report)
+    for name in ("reward.json", "reward.txt"):
+        remove(os.path.join(logs, name))
+    if reward is not None and report["error"] is None:
+        put(logs, "reward.json", reward)
+        remove(os.path.join(logs, "reward.txt"))
+
+
 def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
-    """Write what was found: judges.json always, reward.json last and only when there is one. Returns the exit code."""
+    """Write the verdict and print it. Returns the exit code."""
     try:
-        put(logs, "judges.json", report)
-        for name in ("reward.json", "reward.txt"):
-            remove(os.path.join(logs, name))
-        if reward is not None and report["error"] is None:
-            put(logs, "reward.json", reward)
-            remove(os.path.join(logs, "reward.txt"))
+        write_verdict(logs, report, reward)
     except Exception as error:
         print("verifier: %s cannot be written: %s" % (logs, error), file=sys.stderr)
         return 2

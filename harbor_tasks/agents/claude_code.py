@@ -121,14 +121,14 @@ class ClaudeCodeAgent:
         argv += _option("--model", self._manifest.models.skill)
         argv += _option("--effort", runner.effort)
         argv += _option("--append-system-prompt", runner.system_prompt)
-        argv += _option("--max-budget-usd", execution.max_budget_usd)
+        argv += _option("--max-budget-usd", places.budget_usd or execution.max_budget_usd)
         if self._manifest.models.subagent is not None:
             env["CLAUDE_CODE_SUBAGENT_MODEL"] = self._manifest.models.subagent
         return Launch(tuple(argv), env, stdin=places.instruction)
 
 
 def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    return [] if value is None else [name, f"{value:.12g}" if isinstance(value, float) else str(value)]
 
 
 def stage_config(places: Places, user: Path) -> dict[str, str]:

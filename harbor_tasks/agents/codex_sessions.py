@@ -42,10 +42,14 @@ class _Session:
         self._quiet: set[str] = set()
         self._asked: set[str] = set()
         self._error: str | None = None
+        self._model, self._tokens = "", dict[str, int]()
         for item in _json_lines(path):
             payload = item.get("payload")
             if isinstance(payload, dict):
                 self._read(str(item.get("type")), payload)
+        if any(self._tokens.values()):
+            usage = {"session_id": self.id, "model": self._model, "usage": self._tokens}
+            self.lines.append({"type": "system", "subtype": "usage", **usage})
 
     def _read(self, kind: str, payload: Mapping[str, Any]) -> None:
         what = payload.get("type")
@@ -67,6 +71,10 @@ class _Session:
             self._error = str(payload.get("message"))
         elif kind == "event_msg" and what in ("task_complete", "turn_aborted"):
             self._end(payload)
+        elif kind == "event_msg" and what == "token_count":
+            self._count(payload.get("info"))
+        elif kind == "turn_context":
+            self._model = str(payload.get("model"))
 
     def _begin(self, payload: Mapping[str, Any]) -> None:
         self.id = str(payload.get("id"))
@@ -132,6 +140,17 @@ class _Session:
         elif kind == "McpToolCall":
             self._use(ident, hook_name(f"mcp__{item.get('server')}__{item.get('tool')}"), item.get("arguments"))
             self._result(ident, output_text(item.get("result") or item.get("error")), failed=failed)
+
+    def _count(self, info: Any) -> None:
+        """The tokens of the session so far; what came from the cache, or went there, is part of its input."""
+        told = info.get("total_token_usage") if isinstance(info, dict) else None
+        names = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
+        counts = [told.get(name) if isinstance(told, dict) else None for name in names]
+        given, written, read, kept = (count if type(count) is int and count > 0 else 0 for count in counts)
+        self._tokens = {
+            "input_tokens": max(0, given - read - kept), "output_tokens": written, "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": kept,
+        }  # fmt: skip
 
     def _end(self, payload: Mapping[str, Any]) -> None:
         if self.parent is not None:

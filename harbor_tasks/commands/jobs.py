@@ -64,6 +64,10 @@ def run(
             "--resume", metavar="JOB", help="go on with this job, where and by whom it ran: finished trials are kept"
         ),
     ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", metavar="USD", help="start no new trial when the job has cost as much"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
     harbor: HarborPath = None,
@@ -82,7 +86,7 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted, trust=trust,
+        scripted=scripted, trust=trust, max_cost=max_cost,
     )  # fmt: skip
     source = tasks_of(given, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:

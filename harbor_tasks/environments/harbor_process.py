@@ -208,6 +208,8 @@ def _add_variables(path: Path, more: Mapping[str, str]) -> None:
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     environment = data.setdefault("environment", {})
     environment["env"] = {**environment.get("env", {}), **more}
+    for table in (data, *data.get("steps", [])):  # where a script stands in for the model, judges are not paid for
+        table.get("verifier", {}).pop("env", None)
     path.write_text(tomli_w.dumps(data), encoding="utf-8")
 
 

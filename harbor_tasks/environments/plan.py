@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,8 @@ class JobPlan:
         return {
             "dry_run": True, "name": self.job.name, "agent": self.agent.name, "scripted": self.job.scripted,
             "environment": self.environment.name, "sealed": self.job.sealed, "attempts": self.job.attempts,
-            "parallel": self.parallel, "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
+            "parallel": self.parallel, "max_cost_usd": self.job.max_cost_usd,
+            "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
             "trials": trials,
         }  # fmt: skip
 
@@ -87,12 +89,13 @@ def where_and_who(
 
 def plan_job(
     source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None, *,
-    scripts: Scripts | None = None, agent: Agent | None = None,
+    scripts: Scripts | None = None, agent: Agent | None = None, of: Path | None = None,
 ) -> JobPlan:  # fmt: skip
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 
     ``folder`` is the job's own, when it has one already: its name is the job's id. ``scripts``: what a scripted
-    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name.
+    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name;
+    ``of``: the eval that the tasks were built from for this job.
     """
     source = source.resolve()
     manifest = read_manifest(source)
@@ -112,6 +115,7 @@ def plan_job(
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
     warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
+    _check_max_cost(options)
     environment = _environment(options, source, manifest, caller, tasks, agent)
     # a server gives the agent its own key: what is not known here is taken to be set there
     keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}
@@ -140,7 +144,9 @@ def plan_job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
         scripted=model is not None, server=options.server, attempts=attempts, status="running",
         created=old.created if old is not None else now(), sealed=environment.sealed,
-        cases=old.cases if old is not None else options.cases, expected=expected,
+        cases=old.cases if old is not None else options.cases, expected=expected, max_cost_usd=options.max_cost,
+        eval=str(of.resolve()) if of is not None else old.eval if old is not None else None,
+        earlier_usd=old.earlier_usd if old is not None else 0,
         not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
@@ -161,6 +167,19 @@ def task_digest(task: Path) -> str:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             files.append(TaskFile(path.relative_to(task).as_posix(), path, sha256=sha256))
     return digest_of(files)
+
+
+def _check_max_cost(options: RunOptions) -> None:
+    """AuthorError for a limit that cannot be kept."""
+    if options.max_cost is None:
+        return
+    if not (math.isfinite(options.max_cost) and options.max_cost > 0):
+        raise AuthorError(f"--max-cost {options.max_cost:g}: name a positive number of US dollars")
+    if options.environment == "harbor":
+        raise AuthorError(
+            "--max-cost works with --env local and docker: Harbor takes all trials of a job at once; there bound each "
+            "trial by execution.max_budget_usd in eval.yaml, and the job by --case or -- harbor's own options"
+        )
 
 
 def _environment(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from harbor_tasks.evalspec import code, envrefs, keys, secrets
 from harbor_tasks.evalspec.fields import shown
-from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer, Sandbox
+from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer, ProbeSpec, Sandbox
 from harbor_tasks.evalspec.validate import Checked, Key
 
 BUILTIN_JUDGES = ("cost_budget", "documents_consulted", "tool_calls_valid")
@@ -39,7 +39,7 @@ def check_rules(spec: EvalSpec, checked: Checked) -> None:
     _judges(spec, checked)
     _reward(spec, checked)
     _thresholds(spec, checked)
-    _probes(spec, checked)
+    check_probes(spec.probes, checked)
     _bundle(spec, checked)
     if spec.sandbox.image and spec.sandbox.dockerfile:
         checked.error("sandbox", "dockerfile", says="is mutually exclusive with sandbox.image")
@@ -304,9 +304,10 @@ def _thresholds(spec: EvalSpec, checked: Checked) -> None:
             checked.error("thresholds", name, says=says, hint="it would never be missed as it is")
 
 
-def _probes(spec: EvalSpec, checked: Checked) -> None:
-    _unique(checked, [probe.name for probe in spec.probes], "probes", "name", "probe name")
-    for index, probe in enumerate(spec.probes):
+def check_probes(probes: Sequence[ProbeSpec], checked: Checked) -> None:
+    """The rules of the list `probes` of a file."""
+    _unique(checked, [probe.name for probe in probes], "probes", "name", "probe name")
+    for index, probe in enumerate(probes):
         at = ("probes", index)
         if not re.fullmatch(r"[A-Za-z0-9_.:-]+", probe.tool, re.ASCII):
             checked.error(*at, "tool", says=f"must be the name of one tool, not {shown(probe.tool)}")

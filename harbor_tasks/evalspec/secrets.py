@@ -58,6 +58,17 @@ def tokens_in(content: bytes) -> Iterator[tuple[int, bytes]]:
                 yield found.start(), found[0]
 
 
+def without_tokens(text: str) -> str:
+    """The text with `(hidden)` in the place of each token of a known form."""
+    content = text.encode("utf-8", "surrogatepass")
+    kept, end = b"", 0
+    for at, token in sorted(tokens_in(content)):
+        if at >= end:  # two forms may find the same one
+            kept += content[end:at] + b"(hidden)"
+        end = max(end, at + len(token))
+    return (kept + content[end:]).decode("utf-8", "surrogatepass")
+
+
 def looks_secret(name: str, value: str) -> bool:
     """Whether a literal value looks like a secret: by its form, or by its name when it is no reference."""
     if token_in(value):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.environments.base import Job, JudgeResult, Trial, read_job, read_trials, trial_dir
+from harbor_tasks.environments.costs import NOTHING, Spent, agent_spent, all_judges, hook_spent, judges_spent
 from harbor_tasks.errors import InterruptedRun, MachineError
+from harbor_tasks.results.questions import Answered, questions_of
 from harbor_tasks.results.transcript import Transcript, read_transcript
 
 FAULT = 1
@@ -61,6 +63,24 @@ class Intercepted:
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What a job cost: the agent's model, the answers of the hook's, the judges'.
+
+    ``earlier_usd`` is what trials cost that were run again since, whose details are gone.
+    """
+
+    agent: Spent = NOTHING
+    hook: Spent = NOTHING
+    judges: Spent = NOTHING
+    earlier_usd: float = 0.0
+
+    @property
+    def total(self) -> Spent:
+        """All together, earlier runs of trials too."""
+        return self.agent + self.hook + self.judges + Spent(self.earlier_usd or None)
+
+
+@dataclass(frozen=True)
 class TaskSummary:
     """All attempts of one task; ``mean_reward`` is over those that were scored."""
 
@@ -85,6 +105,8 @@ class JobSummary:
     judges: tuple[JudgeSummary, ...]
     thresholds: tuple[ThresholdResult, ...]
     calls: tuple[Intercepted, ...]
+    questions: tuple[Answered, ...]
+    costs: Costs
     not_enforced: tuple[str, ...]
     warnings: tuple[str, ...]
     faults: tuple[str, ...]
@@ -123,10 +145,17 @@ def collect_job(folder: Path) -> JobSummary:
     judges = tuple(judge_summaries(job.manifest, trials))
     thresholds = tuple(check_thresholds(job.manifest.get("thresholds") or {}, judges))
     calls: list[Intercepted] = []
+    questions: list[Answered] = []
+    costs = Costs(earlier_usd=job.earlier_usd)
     warnings = list(job.not_enforced)
     for trial in trials:
         transcript = _read(folder, trial)
         calls += intercepted(trial, transcript)
+        questions += questions_of(trial, transcript.log)
+        costs = replace(
+            costs, agent=costs.agent + agent_spent(trial), hook=costs.hook + hook_spent(transcript.log),
+            judges=costs.judges + judges_spent(all_judges(trial)),
+        )  # fmt: skip
         warnings += _warnings(trial, transcript)
     faults = tuple(job_faults(job, trials, thresholds))
     return JobSummary(
@@ -138,6 +167,8 @@ def collect_job(folder: Path) -> JobSummary:
         judges=judges,
         thresholds=thresholds,
         calls=tuple(calls),
+        questions=tuple(questions),
+        costs=costs,
         not_enforced=tuple(h["match"] for h in job.manifest.get("handlers") or [] if not h.get("enforced", True)),
         warnings=tuple(warnings),
         faults=faults,
@@ -157,8 +188,7 @@ def missing_steps(trial: Trial) -> tuple[str, ...]:
 
 def judges_of(trial: Trial) -> dict[str, JudgeResult]:
     """Name → result of all judges of a trial, those of its steps included."""
-    found = {judge.name: judge for step in trial.steps for judge in step.judges}
-    return found | {judge.name: judge for judge in trial.judges}
+    return {judge.name: judge for judge in all_judges(trial)}
 
 
 def judge_summaries(manifest: Mapping[str, Any], trials: Iterable[Trial]) -> Iterator[JudgeSummary]:
@@ -200,7 +230,7 @@ def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[Threshold
     if job.status == "interrupted":
         yield "the job was interrupted"
     for trial in trials:
-        if not is_scored(trial):
+        if not is_scored(trial) and not (job.status == "partial" and trial.status == "pending"):
             yield f"{trial_label(trial)}: {outcome(trial)}"
     for threshold in thresholds:
         if not threshold.met:
@@ -300,6 +330,9 @@ def _warnings(trial: Trial, transcript: Transcript) -> Iterator[str]:
     """What a reader of the numbers must know of a trial, a line each."""
     label = trial_label(trial)
     yield from (f"{label}: {warning}" for warning in trial.warnings)
+    for judge in judges_of(trial).values():
+        if judge.cut:
+            yield f"{label}: judge {judge.name} was not shown all: {'; '.join(judge.cut)}"
     if is_scored(trial) and missing_steps(trial):
         yield f"{label}: without a result: step {', '.join(missing_steps(trial))}"
     if transcript.bad_lines:

@@ -20,6 +20,7 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.envrefs import env_references
 from harbor_tasks.evalspec.load import Eval
+from harbor_tasks.evalspec.schema import HookBudget
 from harbor_tasks.policy.handlers import (
     Handlers,
     Overrides,
@@ -152,6 +153,9 @@ def prepare(ev: Eval, handlers: Handlers | None, command: str, *, protect: bool 
         pinned[CODEX_HOOKS] = _pretty(_codex_hooks(handlers, command, protect=protect))
     head = ",\n".join(f"  {_json(task_handler(handler))}" for handler in handlers.handlers)
     model = f' "hook_model": {_json(handlers.hook_model)},\n' if handlers.hook_model else ""
+    budget = ev.spec.models.hook_budget
+    if budget != HookBudget():
+        model += f' "hook_budget": {_json(budget.model_dump())},\n'
     text = f'{{\n "handlers": [\n{head}\n ],\n{model}'
     return Interception({SCRIPT: _script()}, pinned, text, handlers.case_overrides)
 

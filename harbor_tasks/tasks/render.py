@@ -20,6 +20,7 @@ from harbor_tasks.policy.lint import lint
 from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.conformance import faults_of
 from harbor_tasks.tasks.interception import interception_files
+from harbor_tasks.tasks.judge_prompts import check_case
 from harbor_tasks.tasks.judging import Judging, judges_config, judging_of
 from harbor_tasks.tasks.layer import Layer, layer_of
 from harbor_tasks.tasks.own_base import OwnBase, own_base
@@ -158,6 +159,7 @@ def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iter
     tests = [
         made("test.sh", render_task_file("tests/test.sh"), 0o755),
         made("verify.py", resource("interceptor", "verify.py").read_bytes()),
+        *([made("judge.py", resource("interceptor", "judge.py").read_bytes())] if judging.asks_models else ()),
         *(made(f"lib/{lib.path}", lib.source.read_bytes()) for lib in judging.lib),
     ]
     yield from for_each_step(ev, tests)
@@ -282,6 +284,7 @@ class _Task:
     def tests(self) -> Iterator[TaskFile]:
         """`tests/`: what the verifier gets beside what is shared."""
         plan, case = self.plan, self.case
+        check_case(plan.ev, plan.judging.judges, case, self.problems)
         for part in plan.instructions:
             config = judges_config(plan.ev, case, part.step, judging=plan.judging, patterns=plan.patterns)
             folder = "tests" if part.step is None else f"steps/{part.step}/tests"

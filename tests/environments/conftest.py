@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -172,3 +174,12 @@ def make_fake() -> Iterator[MakeFake]:
     yield make
     for fake in made:
         fake.close()
+
+
+@pytest.fixture
+def gateway(engine: str, base_image: str) -> str:
+    """This machine's address as containers of the engine's own network see it."""
+    asked = [engine, "run", "--rm", base_image, "cat", "/proc/net/route"]
+    routes = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+    found = next(fields[2] for route in routes if (fields := route.split())[1] == "00000000")
+    return socket.inet_ntoa(struct.pack("=L", int(found, 16)))

@@ -37,6 +37,15 @@ JUDGE = {"name": "j", "check": "return True"}
             {"execution": {"skill": "s", "max_budget_usd": 0}},
             "execution.max_budget_usd must be a positive number, not 0",
         ),
+        (
+            {"models": {"hook_budget": {"calls": -1}}},
+            "models.hook_budget.calls must be a whole number from 0 on, not -1",
+        ),
+        (
+            {"models": {"hook_budget": {"tokens": 1.5}}},
+            "models.hook_budget.tokens must be a whole number from 0 on, not 1.5",
+        ),
+        ({"models": {"hook_budget": 5}}, "models.hook_budget must be a mapping"),
         ({"execution": {"prompt": " "}}, "execution.prompt must not be empty"),
         ({"dataset": {"path": "c", "workspace": {"files": [1]}}}, "dataset.workspace.files[0] must be a string, not 1"),
         (
@@ -237,6 +246,8 @@ def test_probes_are_data(load: Load) -> None:
             {"judges": [JUDGE], "thresholds": {"j": {"min_maen": 1}}},
             "'min_maen' in thresholds.j; did you mean 'min_mean'?",
         ),
+        ({"models": {"hook_budgt": {"calls": 1}}}, "'hook_budgt' in models; did you mean 'hook_budget'?"),
+        ({"models": {"hook_budget": {"call": 1}}}, "'call' in models.hook_budget; did you mean 'calls'?"),
         (
             {"permissions": {"deny": [{"path": "x", "tool": ["Read"]}]}},
             "'tool' in permissions.deny[0]; did you mean 'tools'?",
@@ -260,6 +271,8 @@ def test_a_misspelt_key_is_an_error_with_the_nearest_one(load: Load, keys: dict[
         ({"disallowed_tools": ["Bash"]}, "disallowed_tools", "permissions.deny"),
         ({"runner": {"disallowedTools": ["Bash"]}}, "runner.disallowedTools", "permissions.deny"),
         ({"execution": {"skill": "s", "max_cost": 5}}, "execution.max_cost", "execution.max_budget_usd"),
+        ({"models": {"hook_budget": {"usd": 1}}}, "models.hook_budget.usd", "models.hook_budget.tokens"),
+        ({"models": {"hook_budget": {"requests": 1}}}, "models.hook_budget.requests", "models.hook_budget.calls"),
         (
             {"inputs": {"tools": [{"match": "m", "input_filters": ["x"]}]}},
             "inputs.tools[0].input_filters",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +101,7 @@ def faulty(make_desk: MakeDesk) -> Ran:
     )
     judges(folders["a judge fails"], {"code": "return 1 / 0"})
     judges(folders["a judge is asked later"], {"kind": "prompt", "prompt": "Is it done?"})
+    shutil.copy(resource("interceptor", "judge.py"), folders["a judge is asked later"] / "tests")
     return desk.run()
 
 
