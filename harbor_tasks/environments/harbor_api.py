@@ -147,7 +147,7 @@ class ServerApi:
         try:
             yield
         except ssl.SSLError as error:
-            raise MachineError(f"{self.url}: {error.reason or error}") from None
+            raise MachineError(f"{self.url}: TLS fails there ({error.reason or error})") from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise NoAnswerError(f"no answer from the Harbor server at {self.url}: {why}") from None

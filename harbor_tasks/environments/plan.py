@@ -223,10 +223,10 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
             )
     if (job.server is None) != (options.server is None):
         how = "at no server" if job.server is None else "at a Harbor server"
-        by = "run" if job.server is None else f"runner --server {job.server}"
-        raise AuthorError(
-            f"{display_path(options.resume)}: this job ran {how}; go on with it by harbor-pack {by}, or start a new job"
-        )
+        where = f"run {job.source} --env {job.environment}"
+        where = where if job.server is None else f"runner {job.source} --server {job.server}"
+        by = f"harbor-pack {where} --resume {display_path(options.resume)}"
+        raise AuthorError(f"{display_path(options.resume)}: this job ran {how}; go on with it by {by}")
     if job.scripted != scripted:
         how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
         raise AuthorError(

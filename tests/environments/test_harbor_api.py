@@ -153,3 +153,9 @@ def test_what_the_server_does_not_give_is_said_and_the_rest_comes(make_fake: Mak
         "in", "in/a", "in/a/b", "in/a/b/c.txt"
     ]  # fmt: skip
     assert [line for line in said if "does not give a/link" in line]
+
+
+def test_a_server_without_tls_is_said_as_that(make_fake: MakeFake) -> None:
+    fake = make_fake(lambda *_: fine({}))
+    with pytest.raises(MachineError, match="TLS fails there"):
+        ServerApi(fake.url.replace("http:", "https:"), KEY).check()
