@@ -83,9 +83,8 @@ def words_of(body: bytes) -> str:
 
 
 @contextmanager
-def on_the_way(reference: Reference) -> Iterator[None]:
+def on_the_way(host: str) -> Iterator[None]:
     """What `requests` raises, as errors of ours. Its texts hold whole URLs, with keys in them: they are not shown."""
-    host = reference.registry
     try:
         yield
     except requests.exceptions.SSLError as error:

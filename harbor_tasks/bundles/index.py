@@ -141,6 +141,8 @@ class _Order:
 def _parse(line: bytes) -> Entry:
     data = json.loads(line.decode("utf-8"))
     mode = int(data["mode"], 8)
+    if type(data["path"]) is not str:
+        raise ValueError("has a path that is none")
     if "blob" not in data:
         return Entry(data["path"], mode, 0, "", -1)
     blob, size, sha256 = data["blob"], data["size"], data["sha256"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from harbor_tasks.bundles.artifact import Artifact, StoredImage, compose, find, 
 from harbor_tasks.bundles.reference import DEFAULT_TAG, Reference
 from harbor_tasks.bundles.session import digest_of
 from harbor_tasks.bundles.stored_images import OneEngine, has_image, pull_image, push_image
-from harbor_tasks.bundles.transport import Transport
+from harbor_tasks.bundles.transport import Progress, Transport
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.images.builder import Engine
@@ -80,7 +82,7 @@ class Pulled:
 
 def push(
     bundle: Path, ref: str, *, images: bool = True, engine: Engine | None = None, host: str | None = None,
-    plain_http: bool = False, ca: Path | None = None, say: Say | None = None,
+    plain_http: bool = False, ca: Path | None = None, say: Say | None = None, progress: Progress | None = None,
 ) -> Pushed:  # fmt: skip
     """Push a bundle's file, and its images unless ``images`` is false; what the registry has is not sent again.
 
@@ -104,7 +106,7 @@ def push(
         manifest, config = compose(info, layer, size, stored)
         digest = digest_of(manifest)
         before = transport.digest_of_tag(tag)
-        if transport.put_blob(bundle, layer, size):
+        if transport.put_blob(bundle, layer, size, progress):
             say(f"uploaded {display_path(bundle)} ({size} bytes)")
         transport.put_blob(config, digest_of(config), len(config))
         transport.put_manifest(manifest, tag)
@@ -125,7 +127,7 @@ def look(ref: str, *, plain_http: bool = False, ca: Path | None = None) -> tuple
 
 def pull(
     ref: str, into: Path, *, images: bool = False, engine: Engine | None = None, host: str | None = None,
-    plain_http: bool = False, ca: Path | None = None, say: Say | None = None,
+    plain_http: bool = False, ca: Path | None = None, say: Say | None = None, progress: Progress | None = None,
 ) -> Pulled:  # fmt: skip
     """Pull a bundle into ``into``, which must not be there; with ``images`` its images come to the engine, by digest.
 
@@ -140,12 +142,18 @@ def pull(
     with Transport(reference, "pull from", plain_http=plain_http, ca=ca) as transport, _room(into) as room:
         place, artifact = _found(transport, reference)
         say(f"{place}: {artifact.size} bytes")
+        free = shutil.disk_usage(room).free
+        if free < artifact.size:
+            raise MachineError(
+                f"{place} has {artifact.size} bytes, and there is room for {free} at {display_path(into)}"
+            )
         file = room / "bundle.hpb"
-        transport.download(artifact.layer, artifact.size, file)
+        transport.download(artifact.layer, artifact.size, file, progress)
         info = unpack(file, room / "tasks", expect=artifact.bundle)
         _require_same_images(artifact, info)
         with OneEngine(engine, host) as engines:
             here = [pull_image(transport, engines, one, say) for one in artifact.images if images]
+        _say_absent({one.name for one in info.images} if images else set(), artifact, say)
         file.unlink()
         _settle(room / "tasks", into)
     places = {one.name: str(place.at(one.manifest)) for one in artifact.images}
@@ -168,6 +176,7 @@ def pull_images(
             for one in artifact.images:
                 if wanted.get(one.name) != one.id:
                     raise _other_image(one)
+            _say_absent(set(wanted), artifact, say or _silent)
             return tuple(pull_image(transport, engines, one, say or _silent) for one in artifact.images)
 
 
@@ -189,6 +198,11 @@ def _require_same_images(artifact: Artifact, info: BundleInfo) -> None:
             raise _other_image(one)
 
 
+def _say_absent(wanted: set[str], artifact: Artifact, say: Say) -> None:
+    for name in sorted(wanted - {one.name for one in artifact.images}):
+        say(f"warning: the bundle's image {name} is not beside it: it was pushed with --no-images")
+
+
 def _other_image(one: StoredImage) -> MachineError:
     return MachineError(f"the image {one.name} ({one.id}) beside the bundle is not one of the bundle's; refused")
 
@@ -197,16 +211,20 @@ def _other_image(one: StoredImage) -> MachineError:
 def _room(into: Path) -> Iterator[Path]:
     """A folder beside the target, on the same file system; nothing of it stays, nor folders made for it."""
     made = [path for path in into.parents if not path.exists()]
-    into.parent.mkdir(parents=True, exist_ok=True)
-    room = Path(tempfile.mkdtemp(prefix=f".{into.name[:40]}-", dir=into.parent))
     try:
-        yield room
-    except BaseException:
-        remove_tree(room)
-        for path in made:
-            path.rmdir()
+        into.parent.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{into.name[:40]}-", dir=into.parent))
+        try:
+            yield room
+        finally:
+            remove_tree(room)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # the first that holds something of somebody else's ends it
+            for path in made:
+                path.rmdir()
+        if isinstance(error, OSError):
+            raise MachineError(f"{display_path(into)}: cannot be written ({error.strerror})") from None
         raise
-    remove_tree(room)
 
 
 def _settle(tasks: Path, into: Path) -> None:

@@ -13,13 +13,13 @@ from harbor_tasks.errors import AuthorError
 DEFAULT_TAG = "latest"
 """The tag of a reference that names none, as everywhere else."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:.]+\])(?::([0-9]{{1,5}}))?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _LONGEST = 255
 _SCHEME = re.compile(r"([a-z]+):/{1,2}")
 _FORM = "write registry/repository[:tag][@sha256:…]"
-_DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ class Reference:
     @property
     def api_host(self) -> str:
         """Where the registry's interface is: for Docker Hub not at its name."""
-        return "registry-1.docker.io" if self.registry in _DOCKER_HUB else self.registry
+        from oras.defaults import registry as hub  # what Docker's own tools know of it
+
+        hosts = {hub.index_name, hub.index_hostname}
+        return str(hub.default_v2_registry["host"]) if self.registry in hosts else self.registry
 
     @property
     def is_loopback(self) -> bool:
@@ -68,7 +71,8 @@ class Reference:
 def is_reference(text: str) -> bool:
     """Could the text mean a place in a registry, rather than a path? Its first part looks like a host."""
     first, slash, rest = without_scheme(text).partition("/")
-    if not slash or not rest or _HOST.fullmatch(first) is None:
+    host = _HOST.fullmatch(first)
+    if not slash or not rest or host is None or int(host[1] or 1) not in range(1, 1 << 16):
         return False
     return "." in first or ":" in first or first == "localhost"
 

@@ -65,7 +65,10 @@ def push_image(
     stored = _stored(transport, tag, name, identity)
     if stored is not None:
         return stored, False
-    engine = engines.get()
+    try:
+        engine = engines.get()
+    except MachineError as error:
+        raise MachineError(f"{error}; --no-images pushes the bundle without its image") from None
     if inspect(engine, identity) is None:
         other = inspect(engine, name)
         what = f"has another image of that name ({short(str(other['Id']))})" if other else "does not have it"

@@ -20,6 +20,7 @@ from harbor_tasks.bundles.format import (
     header,
     read_trailer,
 )
+from harbor_tasks.bundles.frame import frame_end
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 
@@ -79,10 +80,18 @@ class Stream:
         if found is None:
             self.close()
             raise self.broken("is no bundle, or its end is missing or broken")
+        end = frame_end(self._file.fileno(), self.size - TRAILER_SIZE)
+        if end != self.size - TRAILER_SIZE:
+            self.close()
+            raise self.broken(
+                "its compression is broken, or not that of a bundle"
+                if end is None or end > self.size
+                else "bytes follow the end of the archive"
+            )
         self.digest, self.head_digest, self._checksum = found
         self._source = _Source(self._file, self.size - TRAILER_SIZE)
         decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG)
-        self._zstd: Any = decompressor.stream_reader(self._source, read_size=CHUNK, read_across_frames=True)  # type: ignore[arg-type]
+        self._zstd: Any = decompressor.stream_reader(self._source, read_size=CHUNK, read_across_frames=False)  # type: ignore[arg-type]
         self._fault: type[Exception] = zstandard.ZstdError
         return self
 
@@ -167,10 +176,11 @@ class Stream:
         if self.read(len(END)) != END:
             raise self.broken("more members follow than its list names")
         try:
-            if self._source is None or self._zstd.read(1) or self._source.left:
-                raise self.broken("bytes follow the end of the archive")
+            more = self._zstd.read(1)
         except self._fault as error:
-            raise self.broken(f"bytes follow the end of the archive ({error})") from None
+            raise self.broken(f"cannot be decompressed ({error})") from None
+        if more or self._source is None or self._source.left:
+            raise self.broken("bytes follow the end of the archive")
         self._finish()
         if self._hash.digest() != self.digest or self._source.checksum != self._checksum:
             raise self.broken("its bytes are not those that its trailer was written for")

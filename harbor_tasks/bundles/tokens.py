@@ -11,6 +11,7 @@ import oras.auth.base
 import oras.auth.utils
 import requests
 
+from harbor_tasks.bundles.faults import on_the_way
 from harbor_tasks.bundles.reference import Reference
 from harbor_tasks.bundles.session import Session, json_object, origin, read_all
 from harbor_tasks.errors import HarborPackError, MachineError
@@ -65,17 +66,21 @@ class Auth(oras.auth.base.AuthBackend):  # type: ignore[misc]
         if not realm_host or not (scheme == "https" or scheme == self._scheme == "http"):
             raise MachineError(f"{host} names no place over https for its tokens; no credentials are sent")
         asked = {name: text for name, text in (("service", wanted.service), ("scope", wanted.scope)) if text}
-        identity, basic = self._known.get("identitytoken"), self._basic()
-        if identity:  # what `docker login` keeps for some registries in place of a password
-            form = {**asked, "grant_type": "refresh_token", "refresh_token": identity, "client_id": "harbor-pack"}
-            response = self.session.ask("POST", realm, data=form)
-        else:
-            response = self.session.ask("GET", realm, params=asked, headers={"Authorization": basic} if basic else {})
+        with on_the_way(f"{realm_host}, the token service of {host},"):
+            response = self._ask(realm, asked)
         if response.status_code != 200:
             raise self._refused(response)
-        with response:
+        with response, on_the_way(host):
             found = json_object(read_all(response, _MAX_TOKEN), f"the token of {host}")
         token = found.get("token") or found.get("access_token")
         if not isinstance(token, str) or re.fullmatch(r"[!-~]+", token) is None:
             raise MachineError(f"{host} gives no token that can be used")
         return token
+
+    def _ask(self, realm: str, asked: dict[str, str]) -> requests.Response:
+        """Credentials against a token."""
+        identity, basic = self._known.get("identitytoken"), self._basic()
+        if identity:  # what `docker login` keeps for some registries in place of a password
+            form = {**asked, "grant_type": "refresh_token", "refresh_token": identity, "client_id": "harbor-pack"}
+            return self.session.ask("POST", realm, data=form)
+        return self.session.ask("GET", realm, params=asked, headers={"Authorization": basic} if basic else {})

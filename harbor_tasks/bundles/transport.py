@@ -44,11 +44,19 @@ MAX_MANIFEST = 4 << 20
 _MAX_REFUSAL = 1 << 16
 _MAX_REDIRECTS = 5
 TRIES = 3
+PAUSE = 0.5
+"""Seconds before the second try; before the third it is twice that."""
 PATIENCE = 30.0
 """Seconds that one request may wait for its other tries."""
 SLOWEST = 1024
 """Bytes a second, on average: below it, after ``PATIENCE``, a download is given up."""
 _AGAIN = {429, 500, 502, 503, 504}
+
+
+Body = bytes | IO[bytes] | io.RawIOBase
+"""What is sent; a file is sent from where it stands."""
+Progress = Callable[[int, int], None]
+"""Gets the bytes that are done, and all there are."""
 
 
 class Transport(oras.provider.Registry):  # type: ignore[misc]
@@ -62,7 +70,9 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         self.uploaded = 0
         """Bytes that were uploaded."""
         self.session = Session(ca, loopback=reference.is_loopback)
-        self.container = oras.container.Container(f"{reference.api_host}/{reference.repository}")
+        self.container = oras.container.Container("x", registry=reference.api_host)
+        # not by its own reading of a name, to which `localhost/x` is one of Docker Hub's
+        self.container.namespace, self.container.repository = None, reference.repository
         self.credentials = credentials_for(reference.name)
         if not plain_http and reference.is_loopback and self._speaks_http():
             self.prefix = "http"
@@ -87,7 +97,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             return False
 
     def do_request(
-        self, url: str, method: str = "GET", data: bytes | IO[bytes] | None = None,
+        self, url: str, method: str = "GET", data: Body | None = None,
         headers: dict[str, str] | None = None, json: None = None, stream: bool = False,
     ) -> requests.Response:  # fmt: skip
         """One request, answered: below 300, or 404. All else is an error of ours; faults that pass are waited for.
@@ -101,7 +111,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             try:
                 response = self._answered(method, url, data, dict(headers or {}))
             except PassingError:
-                wait = attempt * 0.5
+                wait = attempt * PAUSE
                 if attempt == tries or time.monotonic() + wait > until:
                     raise
             else:
@@ -118,20 +128,18 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
 
     def refused(self, response: requests.Response) -> HarborPackError:
         """The error for an answer that is one."""
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             body = read_all(response, _MAX_REFUSAL, whole=False)
         after, status = response.headers.get("Retry-After"), response.status_code
         if status == 401 and "insufficient_scope" in response.headers.get("WWW-Authenticate", ""):
             status = 403  # it knows who we are
         return refusal(status, body, self.reference, self.doing, self.credentials, after)
 
-    def _answered(
-        self, method: str, url: str, data: bytes | IO[bytes] | None, headers: dict[str, str]
-    ) -> requests.Response:
+    def _answered(self, method: str, url: str, data: Body | None, headers: dict[str, str]) -> requests.Response:
         """The answer, after one challenge at most; credentials go to the registry's own host alone."""
         begin = data.tell() if data is not None and not isinstance(data, bytes) else 0
         ours = origin(url) == origin(self._base)
-        with on_the_way(self.reference):
+        with on_the_way(self.reference.registry):
             response = self._send(method, url, headers | (self.auth.get_auth_header() if ours else {}), data)
             if response.status_code != 401 or not ours:
                 return response
@@ -142,9 +150,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                 data.seek(begin)
             return self._send(method, url, headers | self.auth.get_auth_header(), data)
 
-    def _send(
-        self, method: str, url: str, headers: Mapping[str, str], data: bytes | IO[bytes] | None = None
-    ) -> requests.Response:
+    def _send(self, method: str, url: str, headers: Mapping[str, str], data: Body | None = None) -> requests.Response:
         """One request; redirects of GET and HEAD are followed, without credentials to another host."""
         for _ in range(_MAX_REDIRECTS + 1):
             response = self.session.ask(method, url, data=data, headers=headers)
@@ -180,24 +186,24 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
         """Whether the repository has it already."""
         return bool(self.blob_exists({"digest": digest}, self.container))
 
-    def put_blob(self, source: Path | bytes, digest: str, size: int) -> bool:
+    def put_blob(self, source: Path | bytes, digest: str, size: int, progress: Progress | None = None) -> bool:
         """Upload a file or bytes, unless the repository has it; whether it had to be."""
         if self.has_blob(digest):
             return False
         for attempt in range(1, TRIES + 1):
             try:
-                with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+                with io.BytesIO(source) if isinstance(source, bytes) else _Watched(source, size, progress) as stream:
                     self.put_upload(stream, self.container, {"digest": digest, "size": size})
                 break
             except PassingError as error:  # an upload that broke is begun again, in a session of its own
                 if attempt == TRIES:
                     raise PassingError(f"{error} (the upload broke off, {attempt} tries)") from None
-                time.sleep(attempt * 0.5)
+                time.sleep(attempt * PAUSE)
         self.uploads += 1
         self.uploaded += size
         return True
 
-    def put_upload(self, blob: IO[bytes], container: Any, layer: dict[str, Any]) -> requests.Response:
+    def put_upload(self, blob: IO[bytes] | io.RawIOBase, container: Any, layer: dict[str, Any]) -> requests.Response:
         """One upload, sent as a stream."""
         start = f"{self.prefix}://{container.upload_blob_url()}"
         began = self.do_request(start, "POST", headers={"Content-Length": "0"})
@@ -225,7 +231,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
     def manifest(self, name: str) -> tuple[dict[str, Any], str, bytes] | None:
         """A manifest by tag or digest: what it holds, its digest, its bytes, verified; None when there is none."""
         response = self.do_request(self._manifest_url(name), headers=dict(_ACCEPT), stream=True)
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             if response.status_code == 404:
                 return None
             body = read_all(response, MAX_MANIFEST)
@@ -253,14 +259,14 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
     def json_blob(self, digest: str, size: int) -> dict[str, Any]:
         """A small blob that holds a JSON object, verified."""
         response = self.get_blob(self.container, digest, stream=True)
-        with response, on_the_way(self.reference):
+        with response, on_the_way(self.reference.registry):
             self._require_blob(response, digest)
             body = read_all(response, size)
         if digest_of(body) != digest:
-            raise self._wrong(digest, digest_of(body))
+            raise self._wrong(f"the configuration {digest}", digest_of(body))
         return json_object(body, f"the blob {digest} of {self.reference.name}")
 
-    def download(self, digest: str, size: int, into: Path, progress: Callable[[int], None] | None = None) -> None:
+    def download(self, digest: str, size: int, into: Path, progress: Progress | None = None) -> None:
         """A blob into a new file, verified while it comes; tried again where the way broke."""
         for attempt in range(1, TRIES + 1):
             try:
@@ -269,9 +275,9 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             except PassingError as error:
                 if attempt == TRIES:
                     raise PassingError(f"{error} ({attempt} tries)") from None
-                time.sleep(attempt * 0.5)
+                time.sleep(attempt * PAUSE)
 
-    def _download(self, digest: str, size: int, into: Path, progress: Callable[[int], None] | None) -> None:
+    def _download(self, digest: str, size: int, into: Path, progress: Progress | None) -> None:
         host, began, got, hashed = self.reference.registry, time.monotonic(), 0, hashlib.sha256()
         response = self.get_blob(self.container, digest, stream=True)
         with response, into.open("wb") as out:
@@ -284,17 +290,17 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
                 hashed.update(piece)
                 out.write(piece)
                 if progress is not None:
-                    progress(got)
+                    progress(got, size)
                 passed = time.monotonic() - began
                 if passed > PATIENCE and got < SLOWEST * passed:
                     raise MachineError(f"{host} is too slow: {got} bytes in {passed:.0f} s")
         if got < size:
             raise PassingError(f"{host} sent {got} of the {size} bytes of {digest}")
         if f"sha256:{hashed.hexdigest()}" != digest:
-            raise self._wrong(digest, f"sha256:{hashed.hexdigest()}")
+            raise self._wrong(f"the bundle's file {digest}", f"sha256:{hashed.hexdigest()}")
 
     def _next(self, coming: Iterator[bytes]) -> bytes:
-        with on_the_way(self.reference):
+        with on_the_way(self.reference.registry):
             return next(coming, b"")
 
     def _require_blob(self, response: requests.Response, digest: str) -> None:
@@ -302,11 +308,26 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
             place = self.reference.name
             raise MachineError(f"{place} has lost the blob {digest} that its manifest names; push it again")
 
-    def _wrong(self, digest: str, found: str) -> MachineError:
-        return MachineError(f"{self.reference.registry} sends wrong bytes for {digest}: they are {found}; refused")
+    def _wrong(self, what: str, found: str) -> MachineError:
+        return MachineError(f"{self.reference.registry} sends wrong bytes for {what}: they are {found}; refused")
+
+
+class _Watched(io.FileIO):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, size: int, progress: Progress | None) -> None:
+        super().__init__(path)
+        self._whole, self._progress = size, progress
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read."""
+        data = super().read(size)
+        if self._progress is not None:
+            self._progress(self.tell(), self._whole)
+        return data
 
 
 def _wait(response: requests.Response, attempt: int) -> float:
     """Seconds before the next try."""
     after = response.headers.get("Retry-After", "")
-    return float(after) if re.fullmatch(r"[0-9]{1,6}", after) else float(attempt)
+    return float(after) if re.fullmatch(r"[0-9]{1,6}", after) else attempt * PAUSE

@@ -81,6 +81,8 @@ def _difference(tasks: Path, was: bytes | None, found: bytes | None) -> str:
     paths = [None if line is None else _path(line) for line in (was, found)]
     if paths[0] == paths[1] and paths[0] is not None:
         return f"{display_path(tasks / paths[0])}: is not what was unpacked"
+    if paths[0] is not None and paths[1] is not None and paths[0].startswith(f"{paths[1]}/"):
+        return f"{display_path(tasks / paths[0])}: is gone"  # and its folder is empty now
     listed_first = [path for path in paths if path is not None]
     first = min(listed_first, key=lambda path: path.split("/")) if listed_first else INDEX
     says = "is gone" if first == paths[0] else "was not in the bundle"

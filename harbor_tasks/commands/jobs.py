@@ -86,7 +86,7 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted, trust=trust, max_cost=max_cost,
+        scripted=scripted, max_cost=max_cost, trust=trust,
     )  # fmt: skip
     source = tasks_of(given, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harbor_tasks.commands.base import Ca, Host, Json, PlainHttp, app
-from harbor_tasks.errors import AuthorError, display_path
-from harbor_tasks.output import complain, plural, print_json, print_lines
+from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.output import complain, plural, print_json, print_lines, progress_bar
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.base import RunOptions
@@ -32,7 +32,10 @@ def push(
 
     if bundle.is_dir():
         raise AuthorError(f"{display_path(bundle)}: is a folder; make a bundle of it first (harbor-pack bundle)")
-    pushed = push_bundle(bundle, ref, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    with progress_bar("push") as advance:
+        pushed = push_bundle(
+            bundle, ref, images=images, host=host, plain_http=plain_http, ca=ca, say=complain, progress=advance
+        )
     if as_json:
         print_json(pushed.as_json())
         return
@@ -61,7 +64,10 @@ def pull(
     """Pull a bundle from a registry, verified, and unpack its tasks into a new folder."""
     from harbor_tasks.bundles.oci import pull as pull_bundle
 
-    pulled = pull_bundle(ref, out, images=images, host=host, plain_http=plain_http, ca=ca, say=complain)
+    with progress_bar("pull") as advance:
+        pulled = pull_bundle(
+            ref, out, images=images, host=host, plain_http=plain_http, ca=ca, say=complain, progress=advance
+        )
     if as_json:
         print_json(pulled.as_json())
         return
@@ -94,13 +100,22 @@ def tasks_of(
     if not is_file and (source.exists() or not is_reference(given)):
         return source
     if options.environment == strangers.HERE and not options.trust:  # before anything is fetched
-        raise AuthorError(strangers.refusal(display_path(source) if is_file else given))
+        raise AuthorError(
+            strangers.refusal(
+                display_path(source) if is_file else f"{given} (a reference: no such file or folder is here)"
+            )
+        )
     if is_file:
         return cache.tasks_of_file(source, keep=keep)
+    from harbor_tasks.bundles.faults import PassingError
+
     images = not dry and _has_engine(options)
-    return cache.tasks_of_reference(
-        given, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
-    )
+    try:
+        return cache.tasks_of_reference(
+            given, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
+        )
+    except PassingError as error:
+        raise MachineError(f"{error}; and no file or folder {given} is here") from None
 
 
 def _has_engine(options: RunOptions) -> bool:

@@ -32,8 +32,8 @@ def bundle(
 ) -> None:
     """Pack an eval into one file: its tasks, its image by digest, a manifest; refused while a secret is in it."""
     from harbor_tasks.bundles import pack
-    from harbor_tasks.bundles.images import images_of
     from harbor_tasks.bundles.names import default_name
+    from harbor_tasks.bundles.own_image import images_of
     from harbor_tasks.environments.sources import built_tasks
 
     if image_digest is not None and image is not None:

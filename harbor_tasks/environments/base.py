@@ -191,10 +191,10 @@ class RunOptions:
     server_key: str | None = field(default=None, repr=False)
     scripted: bool = False
     """No model: the agent program is made to propose the recorded calls of each case."""
-    trust: bool = False
-    """Tasks that came in a bundle may do on this machine what the user's own may."""
     max_cost: float | None = None
     """USD: when the job has cost as much, no new trial is started."""
+    trust: bool = False
+    """Tasks that came in a bundle may do on this machine what the user's own may."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 

@@ -32,6 +32,7 @@ _FORMS = (
     rb"npm_[A-Za-z0-9]{36}\b",
 )
 _TOKENS = tuple(map(re.compile, _FORMS))  # one by one: each is found by its first letters
+_ANY_TOKEN = re.compile(rb"(?<!\w)(?:" + b"|".join(_FORMS) + b")")
 _WORD = re.compile(rb"\w")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:token|secret|passw(?:or)?d|pwd|api_?key|private_?key|access_?key|credentials?|authorization)(?:_|$)"
@@ -60,13 +61,7 @@ def tokens_in(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 def without_tokens(text: str) -> str:
     """The text with `(hidden)` in the place of each token of a known form."""
-    content = text.encode("utf-8", "surrogatepass")
-    kept, end = b"", 0
-    for at, token in sorted(tokens_in(content)):
-        if at >= end:  # two forms may find the same one
-            kept += content[end:at] + b"(hidden)"
-        end = max(end, at + len(token))
-    return (kept + content[end:]).decode("utf-8", "surrogatepass")
+    return _ANY_TOKEN.sub(b"(hidden)", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def looks_secret(name: str, value: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.images.bases import short
 from harbor_tasks.images.builder import Engine, OnEvent, engine_errors, inspect, labels_of
-from harbor_tasks.images.ensure import ImageRef, ensure_image
+from harbor_tasks.images.ensure import ImageRef, ensure_image, existing_image
 from harbor_tasks.tasks.manifest import read_manifest
 from harbor_tasks.tasks.pulled import bundle_origin
 
@@ -29,26 +30,31 @@ def image_for_run(
     if wanted is None:
         return ensure_image(built, engine, agents=agents, on_event=on_event)
     say = on_event or (lambda _line: None)
-    found = inspect(engine, wanted)
-    named = inspect(engine, name)
-    if found is None:
-        if named is None or not name.startswith(OURS):
-            raise MachineError(
-                f"the bundle's image {name} ({short(wanted)}) is not on this engine; pull the bundle with --images, or "
-                f"make one of the same content from it: harbor-pack image {built}"
-            )
+    found, named = inspect(engine, wanted), inspect(engine, name)
+    labels = labels_of(found)
+    has = tuple(labels.get("harbor-pack.agents", "").split())
+    missing = sorted(set(agents) - set(has))
+    if found is not None and not missing:
+        if by_name and (named is None or named["Id"] != wanted):
+            name_image(engine, wanted, name, say)
+        return ImageRef(name, wanted, False, labels.get("harbor-pack.base", ""), has)
+    ours = name.startswith(OURS)
+    made = existing_image(built, engine) if ours else None
+    if made is not None and made.id != wanted:  # the user had it made, as the error below says
         say(f"warning: {name} on this engine was made here, of the same content; the bundle's own is {short(wanted)}")
         return ensure_image(built, engine, agents=agents, on_event=on_event)
-    has = tuple(labels_of(found).get("harbor-pack.agents", "").split())
-    missing = sorted(set(agents) - set(has))
-    if missing:
-        raise AuthorError(
-            f"the bundle's image {name} has no {missing[0]} in it; it is put in before the bundle is made: harbor-pack "
-            f"image EVAL --agent {missing[0]}"
-        )
-    if by_name and (named is None or named["Id"] != wanted):
-        name_image(engine, wanted, name, say)
-    return ImageRef(name, wanted, False, labels_of(found).get("harbor-pack.base", ""), has)
+    options = "".join(f" --agent {agent}" for agent in agents)
+    how = (
+        f"; one of the same content is made here by: harbor-pack image {shlex.quote(str(built))}{options}"
+        if ours
+        else ""
+    )
+    what = f"the bundle's image {name} ({short(wanted)})"
+    if found is None:
+        raise MachineError(f"{what} is not on this engine; harbor-pack pull --images brings it{how}")
+    raise AuthorError(
+        f"{what} has no {missing[0]} in it, which is put in before the bundle is made (image --agent){how}"
+    )
 
 
 def name_image(engine: Engine, identity: str, name: str, say: OnEvent) -> None:

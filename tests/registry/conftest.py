@@ -64,7 +64,8 @@ def no_docker_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = docker_config(tmp_path / "no-docker", {})
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     monkeypatch.setenv("HARBOR_PACK_CACHE", str(tmp_path / "cache"))
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+    proxies = [f"{name}_proxy" for name in ("http", "https", "all", "no")]
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", *proxies, *map(str.upper, proxies)):
         monkeypatch.delenv(name, raising=False)
     return folder
 

@@ -281,11 +281,13 @@ def digest_of(data: bytes) -> str:
 def own_address() -> str:
     """An address of this machine that is not its loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return socket.gethostname()
+        for somewhere in ("192.0.2.1", "172.17.0.9"):  # by the way out, else by an engine's bridge; nothing is sent
+            try:
+                probe.connect((somewhere, 9))
+                return str(probe.getsockname()[0])
+            except OSError:
+                continue
+    return socket.gethostname()
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:

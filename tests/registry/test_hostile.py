@@ -6,7 +6,10 @@ import contextlib
 import hashlib
 import json
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -68,6 +71,7 @@ def lying(packed: Packed, tmp_path: Path) -> Iterator[Lying]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting is shorter than for users."""
+    monkeypatch.setattr(transport, "PAUSE", 0.05)
     monkeypatch.setattr(transport, "PATIENCE", 2.0)
     monkeypatch.setattr(session, "TIMEOUT", (2, 1))
 
@@ -108,12 +112,19 @@ def test_a_manifest_that_is_not_what_its_header_says(lying: Lying) -> None:
 def test_wrong_bytes_of_the_same_length(lying: Lying) -> None:
     data = lying.registry.blobs[lying.layer]
     error = lying.pull(only(lying.layer)(replies(200, data[:-1] + bytes([data[-1] ^ 1]))))
-    assert f"sends wrong bytes for {lying.layer}" in str(error)
+    assert f"sends wrong bytes for the bundle's file {lying.layer}: they are sha256:" in str(error)
 
 
 def test_more_bytes_than_the_manifest_says(lying: Lying) -> None:
     error = lying.pull(only(lying.layer)(replies(200, lying.registry.blobs[lying.layer] + b"more")))
     assert "sends more than the" in str(error)
+
+
+def test_more_than_the_disk_holds(lying: Lying) -> None:
+    [layer] = lying.manifest["layers"]
+    lying.store({**lying.manifest, "layers": [{**layer, "size": 1 << 60}]})
+    assert re.search("has 1152921504606846976 bytes, and there is room for", str(lying.pull()))
+    assert not [path for method, path, _ in lying.registry.seen if method == "GET" and path.endswith(lying.layer)]
 
 
 def test_an_endless_body(lying: Lying) -> None:
@@ -221,6 +232,41 @@ def test_a_broken_download_is_tried_again(lying: Lying, packed: Packed) -> None:
     assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
 
 
+def in_chunks(data: bytes, end: bytes = b"0\r\n\r\n") -> Spoil:
+    def spoil(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for at in range(0, len(data), 999):
+            piece = data[at : at + 999]
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        handler.wfile.write(end)
+        if not end:
+            handler.hang_up()
+        return True
+
+    return spoil
+
+
+def test_a_body_in_chunks(lying: Lying, packed: Packed) -> None:
+    registry, config = lying.registry, lying.manifest["config"]["digest"]
+    parts = {
+        "/manifests/": registry.manifests["latest"],
+        config: registry.blobs[config],
+        lying.layer: registry.blobs[lying.layer],
+    }
+
+    def spoil(handler: Handler) -> bool:
+        return any(only(part)(in_chunks(data))(handler) for part, data in parts.items())
+
+    registry.spoil = spoil
+    assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
+    lying.out = lying.out.with_name("other")
+    for part, data in parts.items():
+        assert "hung up" in str(lying.pull(only(part)(in_chunks(data[:-1], b""))))
+        assert re.search("sent .* of the|wrong bytes|no JSON", str(lying.pull(only(part)(in_chunks(data[:-1])))))
+
+
 def test_a_body_that_stalls(lying: Lying) -> None:
     def stall(handler: Handler) -> bool:
         handler.send_response(200)
@@ -250,6 +296,30 @@ def test_a_body_that_drips(lying: Lying, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "too slow" in str(lying.pull(only(lying.layer)(drip)))
     assert "too slowly" in str(lying.pull(only("/manifests/")(drip)))
     assert time.monotonic() - began < 8
+
+
+def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def hold(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "50000")
+        handler.end_headers()
+        handler.wfile.write(b"beginning")
+        reached.set()
+        time.sleep(20)
+        return True
+
+    lying.registry.spoil = only(lying.layer)(hold)
+    (tmp_path / "there").mkdir()
+    words = [sys.executable, "-m", "harbor_tasks.cli", "pull", f"{lying.host}/x", "-o", "there/new/out"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert reached.wait(30)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert said.endswith("interrupted\n")
+    assert not any((tmp_path / "there").iterdir())
 
 
 def test_round_in_circles(lying: Lying) -> None:
@@ -283,7 +353,7 @@ def test_refusals(lying: Lying, status: int, kind: type[Exception], said: str) -
     assert isinstance(error, kind)
     assert re.search(said, str(error))
     asked = [path for method, path, _ in lying.registry.seen if method == "GET" and "/manifests/" in path]
-    assert len(asked) == (2 if status in {429, 500} else 1)  # one more would be beyond our patience
+    assert len(asked) == (3 if status in {429, 500} else 1)
 
 
 def test_a_refusal_in_any_form_is_one_line(lying: Lying) -> None:

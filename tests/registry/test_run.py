@@ -90,13 +90,14 @@ def test_an_unpacked_folder_is_still_a_strangers(command: Command, packed: Packe
     for arguments in (("run", tmp_path / "tasks"), ("probe", tmp_path / "tasks")):
         code, document, _ = command(*arguments)
         assert (code, "--trust" in document["problems"][0]["message"]) == (2, True)
-    assert command("run", tmp_path / "tasks", "--trust")[0] == 0
+    assert command("run", tmp_path / "tasks", "--trust", "--dry-run")[0] == 0
     assert command("probe", tmp_path / "tasks", "--trust")[0] == 0
 
 
 def test_a_path_that_is_there_is_no_reference(command: Command, packed: Packed) -> None:
     shutil.copytree(packed.tasks, "localhost/evals")
-    assert command("run", "localhost/evals")[0] == 0
+    code, plan, _ = command("run", "localhost/evals", "--dry-run")
+    assert (code, len(plan["trials"])) == (0, packed.info.tasks)
 
 
 @pytest.mark.parametrize("source", ["nothing", "./some.where/x", "../x", "/x.y/z", "some/where"])
@@ -104,6 +105,15 @@ def test_a_path_that_is_not_there_is_no_reference(command: Command, source: str)
     code, document, _ = command("run", source, "--env", "docker")
     assert code == 2
     assert "no such file or folder" in document["problems"][0]["message"]
+
+
+def test_a_mistyped_path_may_look_like_a_reference(command: Command) -> None:
+    code, document, _ = command("run", "my.evals.invalid/desk", "--env", "docker")
+    assert code == 3
+    assert "cannot be reached" in document["problems"][0]["message"]
+    assert "no file or folder my.evals.invalid/desk is here" in document["problems"][0]["message"]
+    _, document, _ = command("run", "my.evals.invalid/desk")
+    assert "(a reference: no such file or folder is here) came in a bundle" in document["problems"][0]["message"]
 
 
 def test_a_reference_that_cannot_be_one(command: Command) -> None:
@@ -189,12 +199,12 @@ def test_a_digest_runs_again_without_the_registry(
     command: Command, packed: Packed, open_registry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushed = push(packed.file, f"{open_registry}/tests/digest:1")
-    code, first, _ = command("run", pushed.ref, "--trust")
+    code, first, _ = command("run", pushed.ref, "--trust", "--dry-run")
     assert code == 0
     ref = f"127.0.0.1:9/tests/digest@{pushed.digest}"  # nobody listens there
-    code, second, _ = command("run", ref, "--trust")
+    code, second, _ = command("run", ref, "--trust", "--dry-run")
     assert code == 0
-    assert outcome(first) == outcome(second)
+    assert [trial["digest"] for trial in first["trials"]] == [trial["digest"] for trial in second["trials"]] != []
 
 
 @pytest.mark.registry
@@ -297,7 +307,10 @@ def test_pull_brings_the_image_by_digest(shipped: Shipped, command: Command) -> 
     assert (code, pulled["images_here"]) == (0, [])
     code, document, _ = command("run", "without", "--env", "docker")
     assert code == 3
-    assert "is not on this engine; pull the bundle with --images" in document["problems"][0]["message"]
+    assert (
+        "is not on this engine; harbor-pack pull --images brings it; one of the same"
+        in document["problems"][0]["message"]
+    )
     code, pulled, _ = command("pull", shipped.ref, "-o", "with", "--images")
     assert (code, pulled["images_here"]) == (0, [shipped.image])
     assert pulled["images"][shipped.image].startswith(f"{shipped.ref.rpartition(':')[0]}@sha256:")
@@ -324,9 +337,14 @@ def test_another_image_of_that_name_is_not_taken(
             assert image_for_run(tasks, engine).id == shipped.id
             assert image_for_run(tasks, engine, by_name=True).id == shipped.id
             assert docker("image", "inspect", "--format", "{{.Id}}", shipped.image) == shipped.id
-            with pytest.raises(AuthorError, match="has no claude-code in it"):
+            with pytest.raises(
+                AuthorError, match=r"has no claude-code in it.*harbor-pack image .* --agent claude-code"
+            ):
                 image_for_run(tasks, engine, agents=["claude-code"])
+            docker("tag", base_image, shipped.image)
             forget(shipped.id)
+            with pytest.raises(MachineError, match="is not on this engine"):
+                image_for_run(tasks, engine)
             monkeypatch.setenv("HARBOR_PACK_BASE", base_image)
             made = ensure_image(tasks, engine)  # `harbor-pack image`: what a user decides on
             assert image_for_run(tasks, engine, on_event=said.append).id == made.id != shipped.id
@@ -347,6 +365,9 @@ def test_an_image_that_the_engine_does_not_have(
         push(file, f"{open_registry}/tests/absent")
     pushed = push(file, f"{open_registry}/tests/absent", images=False)
     assert not pushed.images
+    said: list[str] = []
+    assert not pull(f"{open_registry}/tests/absent", tmp_path / "out", images=True, say=said.append).images_here
+    assert any("is not beside it: it was pushed with --no-images" in line for line in said)
 
 
 @pytest.mark.registry
