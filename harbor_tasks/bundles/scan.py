@@ -19,9 +19,11 @@ from harbor_tasks.tasks.pool import share
 MAX_SHOWN = 100
 """Findings that are named; the rest is counted."""
 _SHARE = 64
-"""Contents that a process looks into before it reports."""
-_WORTH_ANOTHER = 2000
-"""Contents for each process: fewer are not worth another one."""
+"""Contents that a process takes at a time, if they are small."""
+_SHARE_BYTES = 1 << 20
+"""As many bytes are a share too."""
+_WORTH_ANOTHER, _WORTH_ANOTHER_BYTES = 2000, 4 << 20
+"""Contents, or bytes, for each process: fewer are not worth another one."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,29 +79,39 @@ def _hits(listing: Listing, environ: Mapping[str, str]) -> dict[int, list[Hit]]:
         literals |= env
     scanner = Scanner(values_of(manifest.variables, literals, environ))
     scanner.prepare()  # before there are several processes
-    starts = array("Q")
-    listing.contents.flush()
-    listing.contents.seek(0)
-    at = 0
-    for number, line in enumerate(listing.contents):
-        if number % _SHARE == 0:
-            starts.append(at)
-        at += len(line)
-    starts.append(at)
+    starts, firsts, size = _shares(listing)
 
     def work(share_number: int) -> list[tuple[int, list[Hit]]]:
         start, end = starts[share_number], starts[share_number + 1]
         lines = os.pread(listing.contents.fileno(), end - start, start).splitlines(keepends=True)
         found = []
-        for number, line in enumerate(lines, share_number * _SHARE):
+        for number, line in enumerate(lines, firsts[share_number]):
             content = content_of(line)
             hits = scanner.scan_file(listing.tasks / content.path, content.path)
             if hits:
                 found.append((number, hits))
         return found
 
-    processes = min(len(os.sched_getaffinity(0)), max(1, listing.counts["blobs"] // _WORTH_ANOTHER))
+    worth = max(1, listing.counts["blobs"] // _WORTH_ANOTHER, size // _WORTH_ANOTHER_BYTES)
+    processes = min(len(os.sched_getaffinity(0)), worth)
     return {number: hits for found in share(work, len(starts) - 1, processes) for number, hits in found}
+
+
+def _shares(listing: Listing) -> tuple[array[int], array[int], int]:
+    """Where each share of the contents begins in their file (and the end), its first number; bytes of all contents."""
+    starts, firsts = array("Q"), array("Q")
+    at = total = in_share = 0
+    listing.contents.flush()
+    listing.contents.seek(0)
+    for number, line in enumerate(listing.contents):
+        if not firsts or number - firsts[-1] >= _SHARE or in_share >= _SHARE_BYTES:
+            starts.append(at)
+            firsts.append(number)
+            in_share = 0
+        size = content_of(line).size
+        at, total, in_share = at + len(line), total + size, in_share + size
+    starts.append(at)
+    return starts, firsts, total
 
 
 def _problem(listing: Listing, finding: Finding) -> Problem:

@@ -44,13 +44,16 @@ _FORMS = {
 """The rules of the library that tell a secret by its form: module and class."""
 _SIGNS = {
     "AWSKeyDetector": ("aws", "a3t", "abia", "acca", "akia", "asia"), "MailchimpDetector": ("-us",),
-    "SlackDetector": ("xox", "hooks.slack.com"), "StripeDetector": ("k_live_",),
+    "NpmDetector": ("_authtoken",), "SlackDetector": ("xox", "hooks.slack.com"), "StripeDetector": ("k_live_",),
 }  # fmt: skip
 """Of the slow ones: what a text must hold, in lower case, for the rule to be tried."""
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 _ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|.+\.(?:env|sh|bash|conf|cfg|rc|service)", re.IGNORECASE)
 """Names of files where a value needs no quotes, beside those that the library knows."""
 _LONG_LINE = 2000
+_VERY_LONG = re.compile(r"[^\n]{8192,}")
+_WINDOW, _TOKEN = 4096, 2048
+"""Characters of a very long line that are looked at together, and what a token may go on beyond them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,17 +143,19 @@ class Scanner:
 
     def _by_form(self, text: str) -> Iterator[tuple[str, int, str]]:
         lower = ""
+        stretches = list(_stretches(text))
         for form in self._forms:
             if form.signs:
                 lower = lower or text.lower()
                 if not any(sign in lower for sign in form.signs):
                     continue
             for pattern in form.patterns:
-                for found in pattern.finditer(text):
-                    for value in form.detector.analyze_string(found[0]):  # the library has the last word
-                        if not (form.rule == "basic-auth-credentials" and _is_placeholder(value)):
-                            yield form.rule, found.start(), found[0]
-                            break
+                for start, end in stretches:
+                    for found in pattern.finditer(text, start, end):
+                        for value in form.detector.analyze_string(found[0]):  # the library has the last word
+                            if not (form.rule == "basic-auth-credentials" and _is_placeholder(value)):
+                                yield form.rule, found.start(), found[0]
+                                break
 
     def _by_variable(self, text: str, name: str) -> Iterator[tuple[int, str]]:
         """Values of variables with telling names."""
@@ -260,6 +265,19 @@ def values_of(names: Iterable[str], literals: Mapping[str, str], caller: Mapping
         if len(value) >= VALUE_MIN and literals.get(name) != value:
             found.append(value)
     return found
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """Parts of a text that cover it all; a very long line is several, since some patterns look on to a line's end."""
+    at = 0
+    for line in _VERY_LONG.finditer(text):
+        if line.start() > at:
+            yield at, line.start()
+        for start in range(line.start(), line.end(), _WINDOW):
+            yield start, min(start + _WINDOW + _TOKEN, line.end())
+        at = line.end()
+    if at < len(text):
+        yield at, len(text)
 
 
 def _covers(known: Iterable[str], value: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -29,6 +30,7 @@ def unpack(file: Path, into: Path, *, expect: str | None = None, limits: Limits 
     left behind; MachineError when the disk cannot take it.
     """
     into = Path(os.path.abspath(into))  # noqa: PTH100 - where it was named
+    made = [folder for folder in into.parents if not folder.exists()]
     try:
         into.parent.mkdir(parents=True, exist_ok=True)
         if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
@@ -46,6 +48,9 @@ def unpack(file: Path, into: Path, *, expect: str | None = None, limits: Limits 
         raise MachineError(f"{display_path(into)}: cannot be written ({error.strerror})") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the first that holds something ends it
+            for folder in made:
+                folder.rmdir()
     return info
 
 

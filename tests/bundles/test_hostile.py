@@ -30,7 +30,7 @@ def refused(file: Path, *, limits: Limits | None = None, expect: str | None = No
     place = file.parent / "place"
     place.mkdir()
     with pytest.raises(AuthorError) as caught:
-        unpack(file, place / "into", limits=limits, expect=expect)
+        unpack(file, place / "new/into", limits=limits, expect=expect)
     assert list(place.iterdir()) == []
     place.rmdir()
     assert str(caught.value) == str(seen.value)
