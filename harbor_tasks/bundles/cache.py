@@ -33,10 +33,10 @@ def is_bundle(source: Path) -> bool:
         return stream.read(len(_ZSTD)) == _ZSTD
 
 
-def tasks_of_file(file: Path) -> Path:
-    """The built tasks of a bundle's file."""
+def tasks_of_file(file: Path, *, keep: Path | None = None) -> Path:
+    """The built tasks of a bundle's file; ``keep`` is another place for them than the cache."""
     info = inspect(file)
-    with _place(info.digest) as folder:
+    with _place(info.digest, keep) as folder:
         if not _is_there(folder):
             unpack(file, folder, expect=info.digest)
         return folder
@@ -44,7 +44,7 @@ def tasks_of_file(file: Path) -> Path:
 
 def tasks_of_reference(
     ref: str, *, images: bool, host: str | None = None, plain_http: bool = False, ca: Path | None = None,
-    say: Say | None = None,
+    keep: Path | None = None, say: Say | None = None,
 ) -> Path:  # fmt: skip
     """The built tasks of a bundle in a registry; with ``images`` its images are on the engine afterwards.
 
@@ -56,7 +56,7 @@ def tasks_of_reference(
     if digest is None:
         place, artifact = oci.look(ref, plain_http=plain_http, ca=ca)
         digest, ref = artifact.digest, str(place)
-    with _place(digest) as folder:
+    with _place(digest, keep) as folder:
         if not _is_there(folder):
             oci.pull(ref, folder, images=images, host=host, plain_http=plain_http, ca=ca, say=say)
         elif images:
@@ -76,14 +76,14 @@ def _is_there(folder: Path) -> bool:
 
 
 @contextmanager
-def _place(digest: str) -> Iterator[Path]:
+def _place(digest: str, keep: Path | None) -> Iterator[Path]:
     """The folder of a digest, this process's alone while it is filled."""
-    folder = cache_folder() / digest.replace(":", "-")
+    folder = (keep.absolute() if keep is not None else cache_folder()) / digest.replace(":", "-")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        how = "HARBOR_PACK_CACHE names another place"
+        how = "HARBOR_PACK_CACHE names another place" if keep is None else "--keep names another place"
         raise MachineError(f"{folder.parent}: cannot be written ({error.strerror}); {how}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -82,11 +82,12 @@ def pull(
 
 
 def tasks_of(
-    given: str, options: RunOptions, *, plain_http: bool = False, ca: Path | None = None, dry: bool = False
+    given: str, options: RunOptions, *, plain_http: bool = False, ca: Path | None = None, dry: bool = False,
+    keep: Path | None = None,
 ) -> Path:  # fmt: skip
     """What `run` was given, as a folder or an eval: a bundle's file or reference becomes its unpacked tasks.
 
-    A path that exists is never taken for a reference.
+    A path that exists is never taken for a reference. ``keep``: where bundles are unpacked, if not in the cache.
     """
     source = Path(given)
     if source.is_dir():
@@ -105,13 +106,13 @@ def tasks_of(
             )
         )
     if is_file:
-        return cache.tasks_of_file(source)
+        return cache.tasks_of_file(source, keep=keep)
     from harbor_tasks.bundles.faults import PassingError
 
     images = not dry and _has_engine(options)
     try:
         return cache.tasks_of_reference(
-            given, images=images, host=options.host, plain_http=plain_http, ca=ca, say=complain
+            given, images=images, host=options.host, plain_http=plain_http, ca=ca, keep=keep, say=complain
         )
     except PassingError as error:
         raise MachineError(f"{error}; and no file or folder {given} is here") from None
