@@ -4,8 +4,15 @@ What a command reports goes to standard output (a table, or JSON with ``--json``
 error. Heavy libraries are imported where they are used, so that a build with nothing to do starts fast.
 """
 
-# In the order in which `harbor-pack --help` lists them.
 from harbor_tasks.commands import evals, freeze, jobs, machine, registry, resolve, runner, score, shipping
 from harbor_tasks.commands.base import app
 
 __all__ = ["app", "evals", "freeze", "jobs", "machine", "registry", "resolve", "runner", "score", "shipping"]
+
+_ORDER = (
+    "init", "check", "resolve", "build", "image", "run", "probe", "score", "freeze", "report", "bundle", "verify", "push",
+    "pull", "runner", "clean", "doctor",
+)  # fmt: skip
+"""As `harbor-pack --help` lists them: the way of the data."""
+
+app.registered_commands.sort(key=lambda command: _ORDER.index(getattr(command.callback, "__name__", "")))
