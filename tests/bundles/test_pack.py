@@ -243,3 +243,11 @@ def test_what_is_no_bundle_is_not_written_over(built: Path, packed: BundleInfo, 
 
 def test_the_files_name_is_the_evals(built: Path) -> None:
     assert str(default_name(built)) == "shop-1.2.hpb"
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_a_task_directory_that_is_none_is_refused(tasks: Path, tmp_path: Path, link: bool) -> None:
+    (tasks / "two").rename(tmp_path / "two")
+    (tasks / "two").symlink_to(tmp_path / "two") if link else (tasks / "two").touch()
+    with pytest.raises(AuthorError, match="is a link" if link else "is no folder"):
+        pack(tasks, tmp_path / "x.hpb", environ={})
