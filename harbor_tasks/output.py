@@ -89,12 +89,17 @@ def print_place(job: Path) -> None:
     """Where a job and its failed trials are kept, on standard error."""
     from harbor_tasks.environments.base import read_trials, trial_dir
     from harbor_tasks.results.collect import trial_label
+    from harbor_tasks.results.judges import score_hint
 
-    failed = [trial for trial in read_trials(job) if trial.error is not None]
+    trials = read_trials(job)
+    failed = [trial for trial in trials if trial.error is not None]
     for trial in failed[:MAX_PLACES]:
         complain(f"{trial_label(trial)}: its logs are in {display_path(trial_dir(job, trial.id))}")
     if len(failed) > MAX_PLACES:
         complain(f"… and {len(failed) - MAX_PLACES} more trials with errors")
+    hint = score_hint(job, trials)
+    if hint is not None:
+        complain(hint)
     complain(f"kept in {display_path(job)}; as a page: harbor-pack report {shlex.quote(display_path(job))}")
 
 

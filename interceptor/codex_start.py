@@ -3,10 +3,13 @@
 
     codex_start.py --home DIR [--hooks FILE] [--skills DIR]... [--mcp-config FILE [--bridge]] --settings JSON
                    PROGRAM [ARGUMENT...]
+    codex_start.py --home DIR --adopt FILE PROGRAM [ARGUMENT...]
 
 `--home` becomes CODEX_HOME. The settings are those of config.toml; what only this process knows is added: the endpoint
 and the key's variable (OPENAI_BASE_URL, OPENAI_API_KEY or CODEX_API_KEY), and the servers, whose secrets must not
 stand on a command line. With `--bridge` servers that are programs are started by mcp_bridge.py, beside this script.
+With `--adopt` the home has settings already, and only their servers that are programs are given to the bridge, which
+starts them as FILE says.
 Standard library only, Python 3.8 or newer.
 """
 
@@ -66,6 +69,31 @@ def bridged(given: Dict[str, Any]) -> Dict[str, Any]:
     return {name: dict(told, required=True) for name, told in mcp_bridge.start(commands).items()} if commands else {}
 
 
+def adopt(home: str, path: str) -> None:
+    """Put the bridge in the place of the servers of a home that somebody else has filled."""
+    try:
+        import tomllib  # type: ignore[import-not-found, unused-ignore]  # noqa: RUF100
+    except ImportError:
+        raise ValueError("MCP servers that are programs need an image with Python 3.11 or newer here") from None
+    config = os.path.join(home, "config.toml")
+    with open(config, "rb") as file:
+        settings = tomllib.load(file)
+    known = servers(path) if os.path.exists(path) else {}
+    own = [name for name, one in settings["mcp_servers"].items() if "command" in one]
+    if not set(own) <= set(known):
+        raise ValueError("%s does not say how to start the MCP server %s" % (path, min(set(own) - set(known))))
+    settings["mcp_servers"].update(bridged({name: known[name] for name in own}))
+    write(config, settings)
+
+
+def write(path: str, settings: Dict[str, Any]) -> None:
+    """The settings as config.toml, for nobody else to read."""
+    lines = ["%s = %s\n" % (toml(key), toml(value)) for key, value in settings.items()]
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # it may have been there
+        file.writelines(lines)
+
+
 def prepare(args: argparse.Namespace, env: Dict[str, str]) -> None:
     """Fill the home; files of an earlier step are replaced."""
     os.makedirs(args.home, mode=0o700, exist_ok=True)
@@ -74,10 +102,7 @@ def prepare(args: argparse.Namespace, env: Dict[str, str]) -> None:
         settings["mcp_servers"] = servers(args.mcp_config)
         if args.bridge:
             settings["mcp_servers"].update(bridged(settings["mcp_servers"]))
-    lines = ["%s = %s\n" % (toml(key), toml(value)) for key, value in settings.items()]
-    config = os.path.join(args.home, "config.toml")
-    with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.writelines(lines)
+    write(os.path.join(args.home, "config.toml"), settings)
     if args.hooks:
         shutil.copyfile(args.hooks, os.path.join(args.home, "hooks.json"))
     for folder in args.skills:
@@ -95,11 +120,15 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--skills", action="append", default=[])
     parser.add_argument("--mcp-config")
     parser.add_argument("--bridge", action="store_true")
-    parser.add_argument("--settings", required=True)
+    parser.add_argument("--settings")
+    parser.add_argument("--adopt", metavar="FILE")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)
     try:
-        prepare(args, dict(os.environ))
+        if args.adopt:
+            adopt(args.home, args.adopt)
+        else:
+            prepare(args, dict(os.environ))
         os.environ["CODEX_HOME"] = args.home
         os.execvp(args.program[0], args.program)  # noqa: S606 - no shell is wanted
     except (OSError, ValueError, LookupError) as error:

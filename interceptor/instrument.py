@@ -3,7 +3,8 @@
 
     instrument.py TOOLS MARKS
 
-``TOOLS`` is a JSON list of the names of its tools. Each call becomes a line of ``MARKS``: ``{"tool", "input"}``.
+``TOOLS`` is a JSON list of the names of its tools. Each call becomes a line of ``MARKS``: ``{"tool", "input",
+"time"}``.
 Standard library only, Python 3.8 or newer.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 ANSWER = "The stand-in of this tool has run."
@@ -38,7 +40,8 @@ def answered(request: dict[str, Any], tools: list[str], marks: str) -> dict[str,
         return {"result": {"tools": [{"name": n, "description": n, "inputSchema": schema} for n in tools]}}
     if method == "tools/call":
         with open(marks, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"tool": params.get("name"), "input": params.get("arguments")}) + "\n")
+            mark = {"tool": params.get("name"), "input": params.get("arguments"), "time": time.time()}
+            file.write(json.dumps(mark) + "\n")
         return {"result": {"content": [{"type": "text", "text": ANSWER}]}}
     if method == "ping":
         return {"result": {}}

@@ -19,7 +19,7 @@ import os
 import sys
 from typing import Any
 
-QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+QUESTION_TOOLS = ("AskUserQuestion", "request_user_input", "request_user_input_async")
 
 
 def load_replay() -> Any:
@@ -34,22 +34,34 @@ def load_replay() -> Any:
 
 def force(replay: Any, probe: dict[str, Any], settings: Any, workspace: str, env: dict[str, str]) -> dict[str, Any]:
     """Ask about one call; ``env`` is the agent program's environment."""
-    tool = "Agent" if probe["tool"] == "Task" else probe["tool"]
+    tool, given = asked_as(probe["tool"], probe["input"])
     payload = {
         "session_id": "probe", "transcript_path": "", "cwd": workspace, "prompt_id": "probe",
         "permission_mode": "bypassPermissions", "effort": {"level": "medium"}, "hook_event_name": "PreToolUse",
-        "tool_name": tool, "tool_input": probe["input"], "tool_use_id": probe["id"],
+        "tool_name": tool, "tool_input": given, "tool_use_id": probe["id"],
     }  # fmt: skip
     # the settings' env would win over the process's: the probe's own values stand in its place
     told = dict(settings, env=dict(replay.settings_env(settings), **(probe.get("env") or {})))
     environment = dict(env, CLAUDE_PROJECT_DIR=workspace)
     outcome = replay.call_hooks(told, "PreToolUse", payload, workspace, environment)
     rules = replay.Permissions(settings, "bypassPermissions", workspace)
-    got, reason = decided(tool, probe["input"], outcome, rules, workspace)
+    got, reason = decided(tool, given, outcome, rules, workspace)
     return {
         "id": probe["id"], "got": got, "reason": reason, "updated_input": outcome.updated_input,
         "notes": outcome.notes,
     }  # fmt: skip
+
+
+def asked_as(tool: str, given: Any) -> tuple[str, Any]:
+    """A call as the hook is asked about it. Codex's questions are answered only when they have run: as Claude Code's
+    the same rules answer them at once.
+    """
+    if tool not in QUESTION_TOOLS or tool == "AskUserQuestion":
+        return ("Agent" if tool == "Task" else tool), given
+    if tool.endswith("_async") and isinstance(given, dict) and isinstance(given.get("questions"), list):
+        put = [dict(one, question=one.get("title")) for one in given["questions"] if isinstance(one, dict)]
+        given = dict(given, questions=put)
+    return "AskUserQuestion", given
 
 
 def decided(tool: str, given: Any, outcome: Any, rules: Any, workspace: str) -> tuple[str, str]:

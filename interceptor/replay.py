@@ -351,8 +351,8 @@ class Permissions:
             return fnmatch.fnmatch(urlsplit(str(given.get("url", ""))).hostname or "", detail[7:].strip())
         if tool in ("Agent", "Skill") and name == tool:
             return fnmatch.fnmatchcase(str(given.get("subagent_type" if tool == "Agent" else "skill", "")), detail)
-        covers = {"Edit": EDITORS, "Read": READERS}.get(name, (name,))
-        if tool not in covers or tool not in EDITORS + READERS:
+        covers = {"Edit": EDITORS, "Read": READERS}.get(name, ())  # the program asks no path rules but these
+        if tool not in covers:
             return False
         return any(self._path_hit(detail, path) for path in _paths(given, cwd))
 

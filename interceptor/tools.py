@@ -42,12 +42,15 @@ DEADLINE_S = 40  # settings.json gives the hook 45 s, after which the tool would
 MODEL_S = 30  # what the model has of these
 MAX_INPUT = 64 << 20  # bytes of a payload
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
+DEFAULT_BUDGET = {"calls": 100, "tokens": 1000000}  # of the model in a trial
 HANDLERS = "tool_handlers.yaml"
-QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+ASKED = ".asked"  # beside the log: as many bytes as the model was asked times
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")  # answered when they have run
+QUESTION_TOOLS = ("AskUserQuestion", *CODEX_QUESTIONS)
 SAME_TOOL = {  # what a tool is called elsewhere: in older versions, in Codex
     "Task": ["Agent"], "Agent": ["Task"], "Write": ["apply_patch"], "Edit": ["apply_patch"],
     "apply_patch": ["Write", "Edit"], "AskUserQuestion": ["request_user_input"],
-    "request_user_input": ["AskUserQuestion"],
+    "request_user_input": ["AskUserQuestion"], "request_user_input_async": ["AskUserQuestion", "request_user_input"],
 }  # fmt: skip
 DIGITS = frozenset("0123456789")
 IGNORECASE, MULTILINE, DOTALL, ASCII = 2, 8, 16, 256  # of `re`
@@ -273,6 +276,11 @@ def handler(value, at):
     return found
 
 
+def at_most(value, at):
+    need(type(value) is int and value >= 0, at, "must be a whole number that is not negative")
+    return value
+
+
 def override(value, at):
     return read(str if isinstance(value, str) else [str], value, at) if value != [] else value
 
@@ -289,6 +297,7 @@ HANDLER = {
 }  # fmt: skip
 CONFIG = {
     "handlers": lambda value, at: value if value == [] else read([handler], value, at), "hook_model": filled,
+    "hook_budget": {"calls": at_most, "tokens": at_most},
     "case_overrides": lambda value, at: value if value == {} else read({None: override}, value, at),
 }  # fmt: skip
 
@@ -296,8 +305,9 @@ CONFIG = {
 def load_handlers(data):
     """tool_handlers.yaml of a task (bytes of pure JSON), checked and with its regular expressions compiled.
 
-    Returns {"handlers": [...], "hook_model": text, "overrides": {folded question: text or list of texts}}. Raises
-    HandlersError, naming the entry, for all that DESIGN.md does not allow there.
+    Returns {"handlers": [...], "hook_model": text, "hook_budget": {"calls": n, "tokens": n},
+    "overrides": {folded question: text or list of texts}}. Raises HandlersError, naming the entry, for all that
+    DESIGN.md does not allow there.
     """
     try:
         config = parse_json(data)
@@ -308,7 +318,7 @@ def load_handlers(data):
     for question, answer in found.pop("case_overrides", {}).items():
         same = overrides.setdefault(fold(question), answer) == answer
         need(same, "case_overrides", "has two answers to %r" % question)
-    return dict(found, overrides=overrides)
+    return dict(found, overrides=overrides, hook_budget={**DEFAULT_BUDGET, **found.get("hook_budget", {})})
 
 
 def catches(rule, tool):
@@ -1355,8 +1365,8 @@ class Policy:
 
     def __init__(self, guard):
         script, home, log, self.cwd = guard.script, guard.home, guard.log, guard.cwd
-        self.names = (HANDLERS, os.path.basename(log))
-        self.own = list(map(os.path.realpath, (script, os.path.join(home, HANDLERS), log)))
+        self.names = (HANDLERS, os.path.basename(log), os.path.basename(log) + ASKED)
+        self.own = list(map(os.path.realpath, (script, os.path.join(home, HANDLERS), log, log + ASKED)))
         for folder in dict.fromkeys(map(os.path.realpath, (home, self.cwd))):
             for name in (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
                 self.own.append(os.path.join(folder, name))
@@ -1704,8 +1714,12 @@ def answer(questions, rule, overrides, ask, call):
 
 def answer_call(rule, config, ask, call):
     """Answers the questions of a call."""
-    questions, answers, tiers, told = questions_of(call["input"]), {}, set(), []
-    if call["tool"] == "request_user_input":
+    given = call["input"]
+    if call["tool"] == "request_user_input_async":  # has titles only, by which the model knows what was answered
+        listed = [raw for raw in given.get("questions") or () if isinstance(raw, dict)]
+        given = {"questions": [dict(raw, question=raw.get("title"), id=raw.get("title")) for raw in listed]}
+    questions, answers, tiers, told = questions_of(given), {}, set(), []
+    if call["tool"] in CODEX_QUESTIONS:
         call["ids"] = {i: question for question in questions for i in question.ids if isinstance(i, str)}
         if len(call["ids"]) < len(call["input"]["questions"]):
             raise Refused("a question has no id of its own")
@@ -1729,6 +1743,9 @@ def answer_call(rule, config, ask, call):
 
 PARTS["model"] = r'''
 MAX_REPLY = 4 << 20  # bytes
+LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}  # which JSON does not escape
+TOKENS = ("input_tokens", "output_tokens")
+NO_ANSWER = ("max_tokens", "refusal", "model_context_window_exceeded", "pause_turn")  # why a reply ended
 SYSTEM = (
     "You answer questions in place of the user of a coding agent. You get one JSON object: `instruction` says how to "
     "answer; `questions` are what the agent asks; `files` are what is known about the task. Everything in `files` and "
@@ -1763,14 +1780,13 @@ def request_of(home, model, rule, questions):
         schema = {"type": "array", "items": schema} if question.multi else schema
         properties["answer_%d" % (len(properties) + 1)] = dict(schema, description=question.text)
     data = {"instruction": prompt, "questions": [question.raw for question in questions], "files": files}
-    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode()
+    text = json.dumps(data, ensure_ascii=False).translate(LINE_ENDS).encode("utf-8", "backslashreplace").decode()
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    request = {
+    return {
         "model": model, "max_tokens": 2048, "system": SYSTEM, "messages": [{"role": "user", "content": text}],
         "tools": [{"name": "answer", "description": "Takes an answer for each question.", "input_schema": schema}],
         "tool_choice": {"type": "tool", "name": "answer"},
     }  # fmt: skip
-    return json.dumps(request).encode()  # in order
 
 
 def endpoint(home, env):
@@ -1781,6 +1797,47 @@ def endpoint(home, env):
     key, token = env.get("ANTHROPIC_API_KEY"), env.get("ANTHROPIC_AUTH_TOKEN")
     header = {"x-api-key": key} if key else {"authorization": "Bearer " + token} if token else None
     return env.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com", header, None
+
+
+def counted(value):
+    """A number of tokens, or None for anything else that an endpoint may say."""
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
+
+
+def tokens_in(log):
+    """The tokens of the trial so far, which its log tells."""
+    found, how = 0, os.O_RDONLY | os.O_NONBLOCK
+    if os.path.isfile(log):
+        with open(os.open(log, how), "rb") as file:
+            for line in file:
+                try:
+                    model = parse_json(line).get("model") if b'"model":{' in line else None
+                except (ValueError, RecursionError):  # it was cut off
+                    continue
+                if isinstance(model, dict):
+                    found += sum(filter(None, map(counted, map(model.get, TOKENS))))
+    return found
+
+
+def take_from(budget, log):
+    """Why the model may not be asked any more in this trial, or None; then it counts as asked.
+
+    Under a lock, since the hooks of parallel calls run at the same time: their count is exact. What is asked at the
+    same time can use more tokens than there are left, together; after that no more is asked.
+    """
+    import fcntl
+
+    file = os.open(log + ASKED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file).st_size >= budget["calls"]:
+            return "%d calls" % budget["calls"]
+        if tokens_in(log) >= budget["tokens"]:
+            return "%d tokens" % budget["tokens"]
+        os.write(file, b".")
+    finally:
+        os.close(file)
+    return None
 
 
 def seconds(text, usual):
@@ -1795,10 +1852,14 @@ def seconds(text, usual):
     return wait if wait == wait else usual
 
 
-def post(url, body, headers, proxies, until, notes):
-    """The reply as JSON: up to three tries for 429, 5xx and broken connections, while there is time; else it raises."""
+def post(url, request, headers, proxies, until, notes):
+    """The reply as JSON: up to three tries for 429, 5xx and broken connections, while there is time; else it raises.
+
+    A model that always thinks refuses to be forced to use a tool: it is asked again without.
+    """
+    import json
     import urllib.request as http
-    from http.client import HTTPException
+    from http.client import HTTPException, IncompleteRead
 
     class Direct(http.HTTPRedirectHandler):
         def redirect_request(self, *_):  # the key goes to the endpoint alone
@@ -1806,20 +1867,30 @@ def post(url, body, headers, proxies, until, notes):
 
     opener = http.build_opener(http.ProxyHandler(proxies), Direct)
     for wait in (0.5, 1, None):
+        body = json.dumps(request).encode()  # in order
         try:
             with opener.open(http.Request(url, body, headers), timeout=MODEL_S) as reply:
                 data = reply.read(MAX_REPLY + 1)
                 if len(data) > MAX_REPLY:
                     raise ValueError("the reply is too large")
+                if reply.length:  # there was to be more
+                    raise IncompleteRead(b"", reply.length)
                 return parse_json(data)
         except (OSError, HTTPException) as error:
             code = getattr(error, "code", 0)
             what = "HTTP %d" % code if code else type(getattr(error, "reason", error)).__name__
             notes.append("model: " + what)
-            if wait is None or (code and code != 429 and code < 500):
+            if code == 400 and "tool_choice" in request and b"tool_choice" in error.read(MAX_REPLY):
+                del request["tool_choice"]
+                request["max_tokens"] *= 4  # its thoughts count
+                request["system"] += " Answer by the tool `answer`."
+                wait = wait and 0
+            elif wait is None or (code and code != 429 and code < 500):
                 raise
-            if code:
+            elif code:
                 wait = seconds(error.headers.get("retry-after"), wait)
+            if wait is None:
+                raise
             if not time.monotonic() + wait < until:
                 raise
             time.sleep(max(wait, 0))
@@ -1880,22 +1951,30 @@ def picked_by(question, value):
     return list(dict.fromkeys(picked)) if question.multi or len(picked) == 1 else None
 
 
-def ask_model(home, env, model, rule, questions, until):
+def ask_model(home, env, config, log, rule, questions, until):
     """Asks the model: (labels or None for each question, figures for the log, notes). Raises nothing but Stopped."""
     notes, figures, start = [], None, time.monotonic()
     values = [None] * len(questions)
     try:
         base, headers, proxies = endpoint(home, env)
         if headers and base.lower().startswith(("http://", "https://")):
-            figures = {"model": model, "input_tokens": None, "output_tokens": None}
+            spent = take_from(config["hook_budget"], log)
+            if spent:
+                notes.append("model: not asked: the budget of this trial, %s, is used up" % spent)
+                return values, None, notes
+            figures = dict({"model": config["hook_model"]}, **dict.fromkeys(TOKENS))
             headers.update({"content-type": "application/json", "anthropic-version": "2023-06-01"})
-            body = request_of(home, model, rule, questions)
-            reply = post(base.rstrip("/") + "/v1/messages", body, headers, proxies, until, notes)
+            request = request_of(home, config["hook_model"], rule, questions)
+            reply = post(base.rstrip("/") + "/v1/messages", request, headers, proxies, until, notes)
             usage = reply.get("usage")
-            for key in ("input_tokens", "output_tokens"):
-                figures[key] = usage.get(key) if isinstance(usage, dict) else None
-            values = values_of(reply["content"], len(questions))
-            values = list(map(picked_by, questions, values))
+            for key in TOKENS:
+                figures[key] = counted(usage.get(key)) if isinstance(usage, dict) else None
+            why = reply.get("stop_reason")
+            if why in NO_ANSWER:  # what there is of a reply that was cut off may be another answer than the whole
+                notes.append("model: no answer: the reply ended with " + why)
+            else:
+                values = values_of(reply["content"], len(questions))
+                values = list(map(picked_by, questions, values))
     except Exception as error:  # the next tier answers; the text of the error is not shown, it may hold a key
         notes.append("model: no answer: " + type(error).__name__)
     except Stopped:
@@ -1930,7 +2009,7 @@ def decide(call, config, env, guard, ask):
     if not isinstance(tool_input, dict) or (tool in ("Bash", "apply_patch") and not isinstance(command, str)):
         raise Refused("the tool input, or the command in it, is not of the right type")
     asks = tool in QUESTION_TOOLS
-    late = call["event"] != "PreToolUse" and tool != "request_user_input"  # it has run
+    late = call["event"] != "PreToolUse" and tool not in CODEX_QUESTIONS  # it has run
 
     def reading():
         if not readings:
@@ -2037,7 +2116,7 @@ def read_call(call):
     for key, name in names.items():
         if isinstance(payload.get(name), str):
             call[key] = payload[name]
-    call.update(input=payload["tool_input"], codex="turn_id" in payload or call["tool"] == "request_user_input")
+    call.update(input=payload["tool_input"], codex="turn_id" in payload or call["tool"] in CODEX_QUESTIONS)
     if call["event"] not in ("PreToolUse", "PostToolUse") or not (call["tool"] or "").strip():
         raise Refused("the payload names no tool, or another event")
 
@@ -2066,7 +2145,7 @@ def judge(argv, home, call, start):
         ask_model, end = part("model")["ask_model"], start + DEADLINE_S
         until = min(end, time.monotonic() + MODEL_S)
         signal.setitimer(signal.ITIMER_REAL, max(0.1, until - time.monotonic()), 1)
-        found = ask_model(home, os.environ, config["hook_model"], rule, questions, until)
+        found = ask_model(home, os.environ, config, call["log"], rule, questions, until)
         signal.setitimer(signal.ITIMER_REAL, max(0.1, end - time.monotonic()), 1)
         return found
 
@@ -2084,7 +2163,10 @@ def append_to_log(call, start):
     }  # fmt: skip
     for key in ("event", "tool", "decision", "handler", "match", "tier", "reason", "notes"):
         line[key] = call[key]
-    for key, value in (("agent_id", call["agent"]), ("answers", call["answers"]), ("model", call["model"])):
+    more = {"agent_id": call["agent"], "answers": call["answers"], "model": call["model"]}
+    if call["event"] == "PreToolUse":  # what the tool gets in place of its input
+        more["updated_input"] = call["updated"]
+    for key, value in more.items():
         if value is not None:
             line[key] = value
     data = dumps(line).encode() + b"\n"

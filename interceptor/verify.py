@@ -6,13 +6,18 @@ standard library of Python 3.8 or newer. Read it from `main` on: `take_over` (se
 judges see), `ask` (one judge), `compose` (the reward), `put` (files by rename, reward.json last).
 
     verify.py [--workspace DIR] [--logs DIR] [--home DIR] [--transcript FILE] [--interceptions FILE] [--run FILE]
+              [--model FILE]
 
 Writes into ``--logs``: ``judges.json``, always; ``reward.json``, a flat object of finite numbers, only when every judge
 that the reward needs reported (of a step before the last also without a reward, since Harbor ends the trial
-where the file is missing). Without ``--interceptions`` also ``interceptions.jsonl`` and, of a sealed sandbox,
-``settings.json``: copies of the log (of a step its own lines) and of the settings in force, which Harbor then brings
-home with the rest. Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is
-none), 2 the verifier itself failed; judges.json then holds ``error``.
+where the file is missing); with judges that are models (judge.py, beside this file) also what they are asked, and what
+they replied. Without ``--interceptions`` also ``interceptions.jsonl`` and, of a sealed sandbox, ``settings.json``:
+copies of the log (of a step its own lines) and of the settings in force, which Harbor then brings home with the rest.
+Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or there is none), 2 the verifier itself
+failed; judges.json then holds ``error``.
+
+Models are asked here if the caller gave a key, by ``--model`` (a JSON file with base_url, api_key, auth_token, which is
+removed) or by the variables HARBOR_PACK_JUDGE_KEY (_TOKEN, _BASE_URL); else by `harbor-pack score`.
 
 What a judge sees as ``outputs`` (keys that are not known in a run are left out):
 
@@ -22,7 +27,9 @@ What a judge sees as ``outputs`` (keys that are not known in a run are left out)
     deleted_files   paths of starting files that are gone
     unread          path -> why the text is missing or not the whole one (binary, too big, a link out of the workspace)
     main_content    the first declared output that was made, else the one changed file, else the final message
-    tool_calls      [{id, name, input, decision, result, is_error, tier, reason, answers, agent, logged}]
+    tool_calls      [{id, name, input, input_as_run, decision, result, is_error, tier, reason, answers, agent, logged}];
+                    ``input`` is as the agent proposed it, ``input_as_run`` what the tool got of it: after a rewrite or
+                    an answer another one, None when the call was refused
     events          [{type: assistant|tool_result|user|result, text, tools: [{id, name, input}], agent}]
     conversation    what the agent said, subagents aside
     interceptions   the lines of the interception log
@@ -39,6 +46,7 @@ import contextlib
 import fnmatch
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import io
 import json
@@ -63,6 +71,11 @@ SEALED_HOME = "/opt/harbor-pack"
 AGENT_LOGS = "/logs/agent"
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 JUDGE_SECONDS = 60
+JUDGE_VARIABLES = {
+    "base_url": "HARBOR_PACK_JUDGE_BASE_URL", "api_key": "HARBOR_PACK_JUDGE_KEY",
+    "auth_token": "HARBOR_PACK_JUDGE_TOKEN",
+}  # fmt: skip
+JUDGE_FILES = ("judge_requests.json", "judge_replies.jsonl")  # judge.py says what is in them
 MAX_FILES = 20_000  # files that the agent made where no output is declared; as many more that are declared
 MAX_ENTRIES = 1_000_000  # files and folders that are looked at
 MAX_LINKS = 1_000
@@ -258,7 +271,8 @@ def number(value: Any) -> Optional[float]:
         return None
 
 
-SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", "request_user_input"}, {"apply_patch", "Write", "Edit"})
+CODEX_QUESTIONS = ("request_user_input", "request_user_input_async")
+SAME_TOOL = ({"Agent", "Task"}, {"AskUserQuestion", *CODEX_QUESTIONS}, {"apply_patch", "Write", "Edit"})
 STRENGTH = ("none", "allow", "rewrite", "answer", "ask", "deny")
 
 
@@ -287,8 +301,20 @@ def join_log(run: Run, log: Dict[str, Json]) -> List[Json]:
         said = line or {}
         reason = said.get("reason") or (call["result"] if decision == "deny" else None)
         more = {"tier": said.get("tier"), "reason": reason, "answers": said.get("answers"), "logged": line is not None}
-        joined.append(dict(call, decision=decision, **more))
+        told = dict(call, decision=decision, **more)
+        joined.append(dict(told, input_as_run=input_as_run(told, said)))
     return joined
+
+
+def input_as_run(call: Json, line: Json) -> Any:
+    """What the tool got: what the hook made of the input, else the input; None when the call was refused.
+
+    A call that the run ended before its result may have run.
+    """
+    if call["decision"] in ("deny", "ask") or was_refused(call):
+        return None
+    changed = call["decision"] in ("rewrite", "answer") and isinstance(line.get("updated_input"), dict)
+    return line["updated_input"] if changed else call["input"]
 
 
 DENIED_BY_RULE = "<tool_use_error>File is in a directory that is denied by your permission settings"
@@ -331,9 +357,12 @@ def is_about(line: Json, tool: str, given: Any) -> bool:
 
     Its hash says so. Claude Code shows a hook some inputs otherwise than its transcript: a file's path is absolute and
     without ``..``, and a question says whether it takes several answers. Where the path is restated, and where the hook
-    was asked under another tool's name and input (Monitor as Bash), the call's id has to do.
+    was asked under another tool's name and input (Monitor as Bash), the call's id has to do. Of calls that a program of
+    the model's makes, Codex's record has what the hook made of their input.
     """
     if line.get("input_sha256") in (input_sha256(given), input_sha256(with_defaults(given))):
+        return True
+    if line.get("decision") == "rewrite" and isinstance(given, dict) and line.get("updated_input") == given:
         return True
     if other_tool(line.get("tool"), tool):
         return True
@@ -392,7 +421,7 @@ def count_calls(calls: List[Json], log: Dict[str, Json]) -> Json:
 def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
     """Every question that the agent put, and its answer; None when it got none."""
     asked = []
-    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", "request_user_input")}
+    by_id = {c["id"]: c for c in calls if c["name"] in ("AskUserQuestion", *CODEX_QUESTIONS)}
     for ident in list(by_id) + [i for i, line in log.items() if i not in by_id and line.get("answers")]:
         call = by_id.get(ident, {})
         given = {a.get("question"): a for a in log.get(ident, {}).get("answers") or [] if isinstance(a, dict)}
@@ -400,10 +429,11 @@ def asked_questions(calls: List[Json], log: Dict[str, Json]) -> List[Json]:
         put = asked_input.get("questions") if isinstance(asked_input, dict) else None
         put = [q for q in put if isinstance(q, dict)] if isinstance(put, list) else []
         for question in put or [{"question": text} for text in given]:
-            answer = given.get(question.get("question"), {})
+            text = question.get("question", question.get("title"))
+            answer = given.get(text, {})
             options = question.get("options")
             asked.append({
-                "question": question.get("question"),
+                "question": text,
                 "options": [o.get("label") if isinstance(o, dict) else o for o in options or []],
                 "answer": answer.get("answer"), "tier": answer.get("tier"), "free_text": bool(answer.get("free_text")),
                 "decision": call.get("decision", log.get(ident, {}).get("decision")),
@@ -593,6 +623,21 @@ def reference_texts(folder: str) -> Dict[str, str]:
         return {}
     space = Workspace(folder, {}, None)
     return space.texts(space.paths)
+
+
+def codex_record(logs: str) -> Optional[str]:
+    """Codex's record of its sessions, where Harbor keeps it, as a transcript in the verifier's own folder."""
+    sessions, script = os.path.join(AGENT_LOGS, "sessions"), os.path.join(HERE, "codex_transcript.py")
+    if not os.path.isdir(sessions) or not os.path.isfile(script):
+        return None
+    spec = importlib.util.spec_from_file_location("codex_transcript", script)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    path = os.path.join(logs, "transcript.jsonl")
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for line in module.transcript_of(sessions):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
 
 
 def load_json(path: Optional[str], default: Any) -> Any:
@@ -1057,8 +1102,48 @@ def ask_other(judge: Json, outputs: Json, args: argparse.Namespace) -> Json:
         value, reason = BUILTINS[judge["builtin"]](outputs, **(judge.get("arguments") or {}))
         return {"value": value, "reason": reason}
     if judge["kind"] == "prompt":
-        return {"pending": True}
+        return ask_model(judge, outputs, args)
     raise VerifierError("unknown kind of judge: %r" % judge["kind"])
+
+
+def ask_model(judge: Json, outputs: Json, args: argparse.Namespace) -> Json:
+    """A model's answer, or ``pending`` where none can be asked; its request is kept, for `score` to ask later."""
+    models = judge_module()
+    try:
+        body, cut = models.request(judge, outputs)
+    except models.JudgeError as error:
+        raise VerifierError(str(error)) from None
+    args.requests[judge["name"]] = {"digest": models.digest(body), "cut": cut, "body": body}
+    given = args.endpoint or {}
+    endpoint = models.endpoint_of(given.get("base_url"), given.get("api_key"), given.get("auth_token"))
+    if endpoint is not None and is_sealed(args.home) and models.on_loopback(endpoint):
+        endpoint = None  # the caller's own machine, where this sandbox does not reach
+    return dict(models.answered(judge, body, models.Replies(args.logs), endpoint, mismatch, number=1), cut=cut)
+
+
+def judge_module() -> Any:
+    """judge.py beside this file, which only tasks with model judges have."""
+    path, name = os.path.join(HERE, "judge.py"), "harbor_pack_judge"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not os.path.isfile(path):
+            raise VerifierError("judge.py is missing beside verify.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def model_given(path: Optional[str]) -> Json:
+    """Where and with which key model judges are asked: read before anything of the run is started, and then gone."""
+    given = {key: os.environ.pop(name, None) for key, name in JUDGE_VARIABLES.items()}
+    if path is None:
+        return given
+    try:
+        return load_json(path, {}) or {}
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def verdict(judge: Json, answer: Json) -> Json:
@@ -1069,10 +1154,11 @@ def verdict(judge: Json, answer: Json) -> Json:
     }  # fmt: skip
     if answer.get("output"):
         line["output"] = whole(answer["output"][-4000:])
+    line.update({key: answer[key] for key in ("model", "usage", "samples", "cut") if answer.get(key)})
     if answer.get("skipped") or answer.get("pending"):
         return dict(line, status="skipped" if answer.get("skipped") else "pending")
     value, error = answer.get("value"), answer.get("error")
-    if error is None:
+    if error is None and "samples" not in answer:  # the median of whole numbers may be none
         error = mismatch(judge, value)
     if error is not None:
         return dict(line, status="error", error=whole(error), reason=None)
@@ -1220,12 +1306,12 @@ def open_folder(name: str, above: Optional[int] = None) -> int:
     return folder
 
 
-def put(folder: str, name: str, value: Json) -> None:
+def put(folder: str, name: str, value: Json, mode: int = 0o644) -> None:
     """Write a JSON file beside its place and rename it there, over whatever somebody has put in the way."""
     handle, beside = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
     try:
         with open(handle, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o644)
+            os.fchmod(file.fileno(), mode)
             json.dump(value, file, indent=1, allow_nan=False)
             file.write("\n")
             file.flush()
@@ -1431,6 +1517,22 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
             report["judges"].append(ask(judge, outputs, data, args))
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)
+    if any(judge.get("kind") == "prompt" for judge in judges):
+        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests), 0o600)
+    return rewarded(config, report)
+
+
+def kept_requests(config: Json, requests: Json) -> Json:
+    """What `harbor-pack score` needs when the sandbox is gone: of all judges what the reward is made with."""
+    keys = ("name", "kind", "feedback_type", "score_range", "samples", "model", "timeout")
+    judges = [{key: judge[key] for key in keys if key in judge} for judge in config["judges"]]
+    more = {"final": config.get("final", True), "reward": config.get("reward") or {}}
+    return dict(more, schema=1, judges=judges, requests=requests)
+
+
+def rewarded(config: Json, report: Json) -> Optional[Json]:
+    """Compose the reward of the report's lines, in place; the content of reward.json, None when there is none."""
+    judges = config.get("judges") or []
     report["reward"], report["unjudged"] = compose(judges, report["judges"], config.get("reward") or {})
     scores = {line["name"]: line["normalized"] for line in report["judges"] if line["status"] == "ok"}
     if report["reward"] is not None:
@@ -1444,7 +1546,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
 def main(argv: Optional[List[str]] = None) -> int:
     """Judge a run; see the module's text."""
     parser = argparse.ArgumentParser(description="judge what a run left behind", allow_abbrev=False)
-    for option in ("workspace", "transcript", "interceptions", "run"):
+    for option in ("workspace", "transcript", "interceptions", "run", "model"):
         parser.add_argument("--" + option)
     parser.add_argument("--logs", default="/logs/verifier")
     parser.add_argument("--home", default=SEALED_HOME)
@@ -1463,10 +1565,11 @@ def main(argv: Optional[List[str]] = None) -> int:
     }  # fmt: skip
     reward = None
     try:
+        args.endpoint, args.requests = model_given(args.model), {}
         adopt_orphans()
         take_over(args.home, args.logs)
         os.makedirs(args.logs, exist_ok=True)
-        for name in ("reward.json", "reward.txt", "judges.json"):
+        for name in ("reward.json", "reward.txt", "judges.json", *JUDGE_FILES):
             if remove(os.path.join(args.logs, name)):
                 report["notes"].append("%s was there before the verifier; removed" % name)
         config = load_json(os.path.join(HERE, "judges.json"), None)
@@ -1484,15 +1587,20 @@ def main(argv: Optional[List[str]] = None) -> int:
     return finish(args.logs, report, reward)
 
 
+def write_verdict(logs: str, report: Json, reward: Optional[Json]) -> None:
+    """Write what was found: judges.json always, reward.json last and only when there is one."""
+    put(logs, "judges.json", report)
+    for name in ("reward.json", "reward.txt"):
+        remove(os.path.join(logs, name))
+    if reward is not None and report["error"] is None:
+        put(logs, "reward.json", reward)
+        remove(os.path.join(logs, "reward.txt"))
+
+
 def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
-    """Write what was found: judges.json always, reward.json last and only when there is one. Returns the exit code."""
+    """Write the verdict and print it. Returns the exit code."""
     try:
-        put(logs, "judges.json", report)
-        for name in ("reward.json", "reward.txt"):
-            remove(os.path.join(logs, name))
-        if reward is not None and report["error"] is None:
-            put(logs, "reward.json", reward)
-            remove(os.path.join(logs, "reward.txt"))
+        write_verdict(logs, report, reward)
     except Exception as error:
         print("verifier: %s cannot be written: %s" % (logs, error), file=sys.stderr)
         return 2
@@ -1506,7 +1614,7 @@ def finish(logs: str, report: Json, reward: Optional[Json]) -> int:
 def defaults(args: argparse.Namespace, config: Json) -> argparse.Namespace:
     """The places of a container, where the caller named none."""
     args.workspace = os.path.abspath(args.workspace or config.get("workspace") or "/workspace")
-    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt")
+    args.transcript = args.transcript or left("transcript.jsonl", "claude-code.txt") or codex_record(args.logs)
     args.in_place = args.interceptions is None
     if args.in_place:
         args.interceptions = "/var/log/harbor-pack/interceptions.jsonl"

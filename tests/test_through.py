@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from rich.console import Console
 
 from harbor_tasks.agents.base import Launch, Places
 from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+from harbor_tasks.endpoint import Call
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.probes import Probe
 from harbor_tasks.proving import ProbeReport, prove
 from harbor_tasks.proving.calls import Forced
 from harbor_tasks.proving.through import Passage, misses
+from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
 
@@ -50,6 +53,7 @@ PROBES = [
     probe("no such tool for it", "WebFetch", "none", {"url": "http://a.example/", "prompt": "x"}),
     probe("out of the workspace", "Write", "none", {"file_path": "/etc/harbor-pack-canary", "content": "x"}),
     probe("in the workspace", "Write", "none", {"file_path": "made.txt", "content": "x"}),
+    probe("in a closed folder", "Write", "deny", {"file_path": "closed/made.txt", "content": "x"}),
 ]
 
 
@@ -74,7 +78,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tool_handlers.yaml").write_text(yaml.safe_dump(handlers))
     data = {
         "name": "desk", "dataset": {"path": "cases"}, "execution": {"prompt": "go"}, "probes": PROBES,
-        "permissions": {"deny": ["WebFetch"]}, "mcp_servers": [{"name": "desk", "command": "false"}],
+        "permissions": {"deny": ["WebFetch", {"path": "closed/", "tools": ["Write"]}]},
+        "mcp_servers": [{"name": "desk", "command": "false"}],
     }  # fmt: skip
     (folder / "eval.yaml").write_text(json.dumps(data))
     return build(folder, folder / "out").out
@@ -92,7 +97,8 @@ def by_name(report: ProbeReport, mode: str = "bypassPermissions") -> dict[str, P
 @pytest.mark.claude
 def test_every_call_of_an_example_gets_its_decision_in_the_program(on_path: None, tmp_path: Path) -> None:
     for name in EXAMPLES:
-        found = prove(build(resource("examples", name), tmp_path / name).out, agent="claude-code")
+        built = build(resource("examples", name), tmp_path / name).out
+        found = prove(built, agent="claude-code", modes=("bypassPermissions", "dontAsk"), standard=False)
         assert [(seen.name, seen.mode, seen.notes) for seen in found.through if not seen.ok] == []
         assert found.exit_code == 0
         assert any(seen.hook for seen in found.through), name
@@ -111,6 +117,10 @@ def test_the_table_says_hook_decision_tool_and_what_the_model_read(report: Probe
     found = by_name(report)
     assert found["too much"].read == "at most 50"
     assert found["note"].given == {"tool": "note", "input": {"text": "[bot] hi"}}
+    effects = {name: one.effect for name, one in found.items()}
+    assert [effects[name] for name in ("refund", "too much", "filing here", "in the workspace", "question")] == [
+        True, False, True, True, None
+    ]  # fmt: skip
     assert '"Go on?"="No"' in found["question"].read
     assert "submit a" in found["filing here"].given["command"]
     console = Console(file=StringIO(), width=300)
@@ -120,6 +130,45 @@ def test_the_table_says_hook_decision_tool_and_what_the_model_read(report: Probe
     assert "through the agent program" in text
     assert f"{len(report.through)} calls through the agent program, 0 missed" in text
     assert report.as_json()["through"][0]["hook"] is True
+
+
+@pytest.mark.claude
+def test_a_path_rule_denies_what_it_names_in_the_program(report: ProbeReport) -> None:
+    """Rules of Write are none that it asks: those of Edit are."""
+    seen = by_name(report)["in a closed folder"]
+    assert (seen.decision, seen.entered, seen.effect, seen.notes) == (
+        "none", False, False, ("a permission rule denies it",)
+    )  # fmt: skip
+
+
+@pytest.mark.claude
+def test_a_sample_is_forced_in_the_other_modes_too(report: ProbeReport) -> None:
+    for mode in ("default", "acceptEdits"):
+        seen = by_name(report, mode)
+        shown = {name: (one.hook, one.decision, one.entered) for name, one in seen.items()}
+        assert shown["refund"] == (True, "none", False)  # a mode that would ask somebody
+        assert seen["refund"].notes == ("the permission mode refuses it",)
+        assert shown["too much"] == (True, "deny", False)
+        assert shown["note"] == (True, "rewrite", True)
+        assert shown["question"] == (True, "answer", True)
+        assert len(shown) == 4
+
+
+@pytest.mark.claude
+def test_what_nothing_keeps_from_the_hook_on_this_machine_is_found_afterwards(report: ProbeReport) -> None:
+    found = by_name(report)
+    for place in ("killed", "stopped"):
+        seen = found[f"too much: when the hook is {place}"]
+        assert (seen.verdict, seen.hook, seen.entered, seen.ok) == ("found", False, True, True)
+        assert seen.notes[0] == "not held on this machine, and found afterwards: such a trial is void"
+        assert re.fullmatch(r"[1-9]\d* signals reached the hook, 0 were refused", seen.notes[1])
+    late = found["too much: when the hook's time is up"]
+    assert (late.hook, late.decision, late.entered, late.verdict) == (True, "deny", False, "ok")
+    assert late.read == "Not permitted here: it took too long"
+    nested = found["too much: by a nested claude --bare"]
+    assert (nested.hook, nested.entered, nested.effect, nested.verdict) == (False, False, False, "ok")
+    assert nested.notes[0].startswith("that program had no model: Not logged in")
+    assert all(seen.ok for seen in report.through)
 
 
 @pytest.mark.claude
@@ -171,7 +220,7 @@ def test_a_program_that_does_not_ask_its_hook_is_found(
         return Launch(found.argv[:at] + found.argv[at + 2 :], found.env, found.stdin)
 
     monkeypatch.setattr(ClaudeCodeAgent, "launch", without_settings)
-    found = by_name(prove(desk, agent="claude-code"))
+    found = by_name(prove(desk, agent="claude-code", modes=("bypassPermissions",)))
     assert "the hook was never entered" in found["too much: by a subagent"].notes
     assert "the hook was never entered" in found["too much"].notes
     assert "the tool ran although the call was denied" in found["too much"].notes
@@ -181,7 +230,9 @@ def test_a_program_that_does_not_ask_its_hook_is_found(
 
 def test_another_agent_is_refused(desk: Path) -> None:
     with pytest.raises(AuthorError, match="probes go through claude-code"):
-        prove(desk, agent="codex")
+        prove(desk, agent="oracle")
+    with pytest.raises(AuthorError, match="works with --env local and docker, not harbor"):
+        prove(desk, agent="claude-code", environments=("local", "harbor"))
 
 
 def test_no_program_is_said(desk: Path) -> None:
@@ -215,10 +266,6 @@ ALONE = {"got": "deny", "reason": "no", "updated_input": None}
             {"hook": True, "decision": "rewrite", "entered": True, "read": "ok", "given": {"input": {"a": 2}}},
             'called with {"a": 2}',
         ),
-        (
-            "answer", {"got": "answer", "reason": "", "updated_input": {"answers": {"Q?": "x"}}},
-            {"hook": True, "decision": "answer", "entered": True, "read": "nobody answered"}, "did not read the answer",
-        ),
     ],
 )  # fmt: skip
 def test_what_differs_is_named(expected: str, alone: dict[str, Any], seen: dict[str, Any], says: str | None) -> None:
@@ -227,3 +274,13 @@ def test_what_differs_is_named(expected: str, alone: dict[str, Any], seen: dict[
     found = list(misses(forced, passage, failed=seen["decision"] == "deny", alone=alone))
     assert (found == []) is (says is None)
     assert says is None or any(says in one for one in found)
+
+
+def test_an_answer_is_one_that_the_model_reads() -> None:
+    program, call = ClaudeCode(), Call("toolu_1", "AskUserQuestion", {})
+    told = 'Your questions have been answered: "Which?"="Tin", "Which ones?"="Lead,Tin". You can go on.'
+    assert program.answered(call, told, "Which?", "Tin")
+    assert program.answered(call, told, "Which ones?", ["Lead", "Tin"])
+    assert not program.answered(call, told, "Which?", "Lead")
+    assert not program.answered(call, told, "What?", "Tin")
+    assert not program.answered(call, "The user did not answer.", "Which?", "Tin")

@@ -42,6 +42,8 @@ class Places:
     user: Path | None = None
     """On this machine the agent's own HOME, outside the workspace; None in a container."""
     sealed: bool = False
+    budget_usd: float | None = None
+    """What is left of the trial's budget for a step that is not the first; None: all of it."""
 
 
 @dataclass(frozen=True)

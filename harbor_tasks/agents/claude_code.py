@@ -9,10 +9,11 @@ that they load).
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from harbor_tasks.agents.programs import Program
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.matchers import named
 from harbor_tasks.resources import script_module
+from harbor_tasks.tasks.memory import MEMORY, imported
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
@@ -119,14 +121,14 @@ class ClaudeCodeAgent:
         argv += _option("--model", self._manifest.models.skill)
         argv += _option("--effort", runner.effort)
         argv += _option("--append-system-prompt", runner.system_prompt)
-        argv += _option("--max-budget-usd", execution.max_budget_usd)
+        argv += _option("--max-budget-usd", places.budget_usd or execution.max_budget_usd)
         if self._manifest.models.subagent is not None:
             env["CLAUDE_CODE_SUBAGENT_MODEL"] = self._manifest.models.subagent
         return Launch(tuple(argv), env, stdin=places.instruction)
 
 
 def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    return [] if value is None else [name, f"{value:.12g}" if isinstance(value, float) else str(value)]
 
 
 def stage_config(places: Places, user: Path) -> dict[str, str]:
@@ -140,9 +142,7 @@ def stage_config(places: Places, user: Path) -> dict[str, str]:
         for name in ("skills", "commands", "agents"):
             if (places.workspace / ".claude" / name).is_dir():
                 shutil.copytree(places.workspace / ".claude" / name, config / name, symlinks=True)
-        memory = [path for path in _memory(places.workspace) if path.is_file()]
-        if memory:
-            (config / "CLAUDE.md").write_bytes(b"\n".join(path.read_bytes() for path in memory))
+        _stage_memory(places.workspace, config)
     home.mkdir(exist_ok=True)
     (home / "registered").write_text("".join(f"{command}\n" for command in _registered(places)), encoding="utf-8")
     keys = " ".join((*KEYS, "ANTHROPIC_BASE_URL", "CLAUDE_CODE_SHELL_PREFIX"))
@@ -163,9 +163,19 @@ def own_settings(places: Places) -> Path:
     return path
 
 
-def _memory(workspace: Path) -> Iterator[Path]:
-    yield workspace / "CLAUDE.md"
-    yield workspace / ".claude" / "CLAUDE.md"
+def _stage_memory(workspace: Path, config: Path) -> None:
+    """The workspace's memory as the user's own, with all that it takes in beside it."""
+    memory = [workspace / name for name in MEMORY if (workspace / name).is_file()]
+    if memory:
+        (config / "CLAUDE.md").write_bytes(b"\n".join(path.read_bytes() for path in memory))
+    for name in MEMORY:
+        for one in imported(workspace, name):
+            source = workspace / str(one.path)
+            target = config / os.path.relpath(source, (workspace / name).parent)
+            inside = os.path.normpath(target).startswith(f"{config}{os.sep}")
+            if one.found and inside and source.resolve().is_relative_to(workspace.resolve()) and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
 
 
 def _registered(places: Places) -> dict[str, None]:

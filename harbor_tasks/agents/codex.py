@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from harbor_tasks.agents.base import Launch, Places, require_network
 from harbor_tasks.agents.programs import Program
 from harbor_tasks.errors import AuthorError, MachineError
-from harbor_tasks.policy.lint_codex import SEARCHES
-from harbor_tasks.policy.matchers import covered, named
+from harbor_tasks.policy.matchers import named
+from harbor_tasks.tasks.codex import KEYS, codex_settings
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
 
-KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
 HOOKS = "hooks.json"
 """In the trial's home: the hooks that staging made ready."""
 OLDEST = (0, 171, 0)
 """The oldest that is known to have the switch against typing into a running command, which no hook sees."""
 _LAUNCHER = "/usr/local/bin/codex"
-_NOT_FOR_COMMANDS = (*KEYS, "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
-"""Of the program and its hooks alone; MCP servers get none of its variables in any case."""
 PROGRAM = Program("codex", "codex", "@openai/codex")
 
 
@@ -63,8 +60,8 @@ class CodexAgent:
         """A program whose hooks can be relied on, a key, a network."""
         if self._manifest.runner.type != "codex":
             raise AuthorError(f"agent codex: the eval is written for {self._manifest.runner.type} (runner.type)")
-        if environment == "harbor":
-            raise AuthorError("agent codex: --env harbor does not run it yet; use --env local or docker")
+        if environment == "harbor" and self._manifest.models.skill is None:
+            raise AuthorError("agent codex: Harbor starts it with the name of a model; set models.skill in eval.yaml")
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = PROGRAM.find(caller)
@@ -87,9 +84,10 @@ class CodexAgent:
         argv = [places.python, "-I", "-S", str(places.programs / "codex_start.py"), "--home", str(home)]
         if self._manifest.handlers and not places.sealed:  # there they are managed
             argv += ["--hooks", str(places.home / HOOKS if local else places.workspace / ".codex" / HOOKS)]
-        argv += ["--skills", str(places.workspace / ".claude" / "skills")]
-        for plugin in self._manifest.plugins:
-            argv += ["--skills", str(places.home / "layer" / "plugins" / plugin / "skills")]
+        if not places.sealed:  # there `setup` puts them where the program looks
+            argv += ["--skills", str(places.workspace / ".claude" / "skills")]
+            for plugin in self._manifest.plugins:
+                argv += ["--skills", str(places.home / "layer" / "plugins" / plugin / "skills")]
         if places.mcp_config is not None:
             argv += ["--mcp-config", str(places.mcp_config), *(["--bridge"] if places.sealed else [])]
         argv += ["--settings", json.dumps(self._settings()), self._command, "exec", "--json", "--skip-git-repo-check"]
@@ -102,31 +100,5 @@ class CodexAgent:
     def _settings(self) -> dict[str, Any]:
         """config.toml, but for what codex_start.py adds."""
         manifest = self._manifest
-        chosen = {
-            "model": manifest.models.skill, "model_reasoning_effort": manifest.runner.effort,
-            "developer_instructions": manifest.runner.system_prompt,
-        }  # fmt: skip
-        return {
-            **{name: value for name, value in chosen.items() if value is not None},
-            "features": {
-                # a command could be started that runs what is typed later, and no hook sees what is typed
-                "unified_exec_tty": False,
-                "default_mode_request_user_input": self.answers_questions,
-                "shell_snapshot": False, "apps": False, "plugins": False,
-            },
-            "web_search": "live" if self._may_search else "disabled",
-            "shell_environment_policy": {"inherit": "all", "exclude": list(_NOT_FOR_COMMANDS)},
-            "allow_login_shell": False,  # its start-up files would set another PATH
-            "project_doc_fallback_filenames": ["CLAUDE.md"],
-            "suppress_unstable_features_warning": True, "check_for_update_on_startup": False,
-            "analytics": {"enabled": False},
-        }  # fmt: skip
-
-    @property
-    def _may_search(self) -> bool:
-        """The search runs at the provider, unseen by hooks: not when a rule is about it, or the network is closed."""
-        manifest = self._manifest
         patterns = [pattern for handler in manifest.handlers for pattern in handler.patterns]
-        denied = {rule.partition("(")[0] for rule in manifest.permissions.deny}
-        ruled = any(covered(tool, patterns) or tool in denied for tool in SEARCHES)
-        return manifest.sandbox.network == "public" and not ruled
+        return codex_settings(manifest.runner, manifest.models, manifest.sandbox, patterns, manifest.permissions.deny)

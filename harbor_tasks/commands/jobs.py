@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from harbor_tasks.commands.base import Cases, HarborOptions, HarborPath, Host, Json, Source, app
+from harbor_tasks.commands.base import (
+    Ca,
+    Cases,
+    HarborOptions,
+    HarborPath,
+    Host,
+    Json,
+    PlainHttp,
+    Source,
+    SourceOrRef,
+    Trust,
+    app,
+)
+from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import display_path, printable
 from harbor_tasks.output import (
     building,
@@ -25,7 +38,7 @@ from harbor_tasks.output import (
 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
-    source: Source,
+    given: SourceOrRef,
     harbor_options: HarborOptions = None,
     environment: Annotated[
         str | None,
@@ -51,10 +64,17 @@ def run(
             "--resume", metavar="JOB", help="go on with this job, where and by whom it ran: finished trials are kept"
         ),
     ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", metavar="USD", help="start no new trial when the job has cost as much"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
     harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    trust: Trust = False,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
@@ -66,8 +86,9 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted,
+        scripted=scripted, max_cost=max_cost, trust=trust,
     )  # fmt: skip
+    source = tasks_of(given, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)
         if as_json:
@@ -96,21 +117,24 @@ def probe(
     through: Annotated[
         str | None,
         typer.Option(
-            "--through", metavar="AGENT", help="also through this agent program (claude-code); no key, no cost"
+            "--through", metavar="AGENT", help="also through this agent program (claude-code, codex); no key, no cost"
         ),
     ] = None,
     host: Host = None,
     harbor: HarborPath = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Force each probe's call through the built policy and compare the decision; list the routes around it."""
     from harbor_tasks.environments.base import RunOptions
     from harbor_tasks.environments.sources import built_tasks
     from harbor_tasks.proving import prove
+    from harbor_tasks.proving.through import known
 
-    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
+    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()), trust=trust)
     places = [name.strip() for name in environment.split(",")]
-    with built_tasks(source, warn, building) as tasks:
+    runner = None if through is None else known(through)
+    with built_tasks(source, warn, building, runner=runner) as tasks:
         report = prove(tasks, environments=places, options=options, say=complain, agent=through)
     if as_json:
         print_json(report.as_json())

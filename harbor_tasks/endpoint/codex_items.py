@@ -1,8 +1,6 @@
-"""Codex's tool calls: as its hooks name them, and as they stand in its conversation with the model (facts/codex.md).
+"""Codex's tool calls, as they stand in its conversation with the model; hooks know them by other names.
 
-A hook sees a command as `Bash`, a patch as `apply_patch` with the text in ``command``, an MCP tool as
-``mcp__server__tool``. The model calls `exec_command`, a tool of free text, and ``tool`` of a namespace. Newer models
-also call `exec` with a program that calls the other tools: hooks see those calls only.
+How the program's own record names them is said in interceptor/codex_transcript.py, which also runs in sandboxes.
 """
 
 from __future__ import annotations
@@ -13,26 +11,21 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from harbor_tasks.endpoint.script import SUBAGENT_TOOLS
+from harbor_tasks.resources import script_module
 
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
-BLOCKED = ("Command blocked by PreToolUse hook: ", "Tool call blocked by PreToolUse hook: ")
+_RECORD = script_module("codex_transcript")
+CALLS: tuple[str, ...] = _RECORD.CALLS
+OUTPUTS: tuple[str, ...] = _RECORD.OUTPUTS
+BLOCKED: tuple[str, ...] = _RECORD.BLOCKED
 """How the text begins that the model reads of a denied call; a command's own output stands below a head."""
-NEVER_RAN = (
-    *BLOCKED,
-    "unsupported call: ",
-    "unsupported custom tool call: ",
-    "failed to parse function arguments: ",
-    "TTY execution is disabled by config",
-    "write_stdin failed: ",
-    "request_user_input is unavailable in ",
-    "environment `remote` only supports ",
-)
+NEVER_RAN: tuple[str, ...] = _RECORD.NEVER_RAN
 """How the program's own refusals begin: no tool ran."""
+NAMESPACES = ("clock", "collaboration", "multi_agent_v1")
+"""Of the program's own tools, as its models are told of them."""
+_FREE_TEXT = {"apply_patch": "command", "exec": "code"}
+_SPAWN = "spawn_agent"
 _SHELL = "exec_command"
 _SHELL_FIELDS = ("login", "max_output_tokens", "shell", "tty", "workdir", "yield_time_ms")
-_EXIT_CODE = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
-_FAILED = re.compile(r"Exit code: [1-9]|apply_patch verification failed")
 _MCP = re.compile(r"(mcp__.+?)__(.+)", re.DOTALL)
 
 
@@ -45,14 +38,12 @@ def item_of(tool: str, given: Mapping[str, Any], ident: str, offered: Collection
 
 
 def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[str]) -> dict[str, Any]:
-    if tool == "apply_patch":
-        return {"type": "custom_tool_call", "name": tool, "input": str(given.get("command", ""))}
-    if tool == "exec":
-        return {"type": "custom_tool_call", "name": tool, "input": str(given.get("code", ""))}
+    if tool in _FREE_TEXT:
+        return {"type": "custom_tool_call", "name": tool, "input": str(given.get(_FREE_TEXT[tool], ""))}
     if tool in SUBAGENT_TOOLS:
-        item = {"type": "function_call", "name": "spawn_agent"}
+        item = {"type": "function_call", "name": _SPAWN}
         told = {"message": given.get("prompt")}
-        if "followup_task" not in offered:
+        if "collaborationfollowup_task" not in offered:
             return {**item, "namespace": "multi_agent_v1", "arguments": json.dumps(told)}
         named = {"task_name": re.sub(r"[^a-z0-9_]", "_", ident.lower()), "fork_turns": "none", **told}
         return {**item, "namespace": "collaboration", "arguments": json.dumps(named)}
@@ -61,48 +52,33 @@ def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[s
         return {"type": "function_call", "name": _SHELL, "arguments": json.dumps(given)}
     item = {"type": "function_call", "name": tool, "arguments": json.dumps(dict(given))}
     server = _MCP.fullmatch(hook_name(tool))
-    return item if server is None else {**item, "namespace": server[1], "name": server[2]}
+    if server is not None:
+        return {**item, "namespace": server[1], "name": server[2]}
+    space = next((one for one in NAMESPACES if tool.startswith(one)), None)
+    return item if space is None else {**item, "namespace": space, "name": tool.removeprefix(space)}
 
 
 def call_of(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name and input of an item's call, as its hooks are shown them."""
-    name, namespace = str(item.get("name")), str(item.get("namespace") or "")
-    if item.get("type") == "custom_tool_call":
-        return name, {"command": item.get("input")}
-    try:
-        given = json.loads(item.get("arguments") or "{}")
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        given = {"arguments": item.get("arguments")}
-    if name == _SHELL:
-        return "Bash", {"command": given.get("cmd")}
-    return tool_name(name, namespace), given
+    found: tuple[str, dict[str, Any]] = _RECORD.call_of(item)
+    return found
 
 
 def tool_name(name: str, namespace: str) -> str:
-    """The name of a tool of a namespace: a server's is part of it, those of the program's own are not."""
-    if name == _SHELL:
-        return "Bash"
-    return f"{namespace.rstrip('_')}__{name}" if namespace.startswith("mcp__") else name
+    """The name of a tool of a namespace, as hooks are shown it."""
+    return str(_RECORD.tool_name(name, namespace))
 
 
 def hook_name(tool: str) -> str:
     """The name of an MCP tool as Codex makes it: of letters, digits and ``_`` only; any other name as it is."""
-    return re.sub(r"[^A-Za-z0-9_]", "_", tool) if tool.startswith("mcp__") else tool
+    return str(_RECORD.hook_name(tool))
 
 
 def output_text(output: Any) -> str:
     """What the model reads as a call's output."""
-    if isinstance(output, list):
-        return "\n".join(str(part.get("text", "")) for part in output if isinstance(part, dict))
-    if isinstance(output, dict):
-        return output_text(output.get("content", output.get("output")))
-    return "" if output is None else str(output)
+    return str(_RECORD.output_text(output))
 
 
 def has_failed(text: str) -> bool:
     """Does an output say that the call was refused, or that its command failed? Nothing but the text tells."""
-    head, found, _ = text.partition("\nOutput:\n")
-    code = _EXIT_CODE.search(head) if found else None
-    return text.startswith(NEVER_RAN) or (code is not None and code[1] != "0") or _FAILED.match(text) is not None
+    return bool(_RECORD.has_failed(text))

@@ -229,7 +229,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, "application/json", b"")
 
     def do_GET(self) -> None:
-        """Nothing is here to be fetched."""
+        """Nothing is here to be fetched. Codex, of OpenAI's own provider, asks for a WebSocket first."""
+        if (self.headers.get("upgrade") or "").lower() == "websocket":
+            self._send(426, "application/json", openai.error(426, "this endpoint speaks HTTP without WebSockets"))
+            return
         self._send(404, "application/json", anthropic.error(404, "this endpoint answers POST only"))
 
     def do_POST(self) -> None:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -32,7 +32,8 @@ from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
 ErrorKind = Literal["agent", "environment", "verifier", "timeout", "tampered"]
-JobStatus = Literal["running", "finished", "interrupted"]
+JobStatus = Literal["running", "finished", "interrupted", "partial"]
+"""``partial``: it cost what it may, and trials were not started."""
 FINISHED: frozenset[TrialStatus] = frozenset({"scored", "unjudged"})
 """What `--resume` keeps: the agent worked and the verifier reported."""
 
@@ -68,6 +69,7 @@ class JudgeResult(Record):
     model: str | None = Field(default=None, description="the one that was asked, by a model judge")
     usage: dict[str, int] = Field(default={}, description="tokens by kind (input_tokens …), over all samples and tries")
     samples: tuple[Any, ...] = Field(default=(), description="the value of each sample of a model judge")
+    cut: tuple[str, ...] = Field(default=(), description="what a model judge was not shown: texts that were too long")
 
 
 class Calls(Record):
@@ -114,7 +116,9 @@ class Trial(Record):
     finished: str | None = None
     duration_s: float | None = Field(default=None, description="the agent's own time")
     exit_code: int | None = None
-    cost_usd: float | None = None
+    cost_usd: float | None = Field(default=None, description="of the agent's model: as its program says, else by list")
+    tokens: dict[str, dict[str, int]] = Field(default={}, description="the agent's, by model and kind (pricing.KINDS)")
+    unpriced: tuple[str, ...] = Field(default=(), description="models of `tokens` that `cost_usd` does not hold")
     calls: Calls = Calls()
     versions: dict[str, str] = {}
     steps: tuple[StepResult, ...] = ()
@@ -138,9 +142,11 @@ class Job(Record):
     id: str
     name: str
     source: str = Field(description="the folder of built tasks")
+    eval: str | None = Field(default=None, description="the eval.yaml, or its folder, of a job that ran on an eval")
     agent: str
     scripted: bool = Field(default=False, description="a script stood in for the agent's model")
     environment: str
+    server: str | None = Field(default=None, description="the URL of the Harbor server that ran it")
     attempts: int
     created: str
     status: JobStatus
@@ -149,6 +155,8 @@ class Job(Record):
     expected: tuple[Expected, ...]
     not_enforced: tuple[str, ...] = Field(default=(), description="what the eval asks for and this environment lacks")
     errors: tuple[str, ...] = Field(default=(), description="faults of the job itself, as a failed after_all hook")
+    max_cost_usd: float | None = Field(default=None, description="past it no trial is started")
+    earlier_usd: float = Field(default=0, description="what trials cost that were run again since")
     manifest: dict[str, Any] = Field(default={}, description="what reports need of build.json: judges, thresholds …")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
@@ -178,8 +186,15 @@ class RunOptions:
     """Harbor's command; without it the one on PATH."""
     harbor_options: tuple[str, ...] = ()
     """Options for `harbor run` itself."""
+    server: str | None = None
+    """With the environment `harbor`: the URL of the `harbor serve` that runs the job."""
+    server_key: str | None = field(default=None, repr=False)
     scripted: bool = False
     """No model: the agent program is made to propose the recorded calls of each case."""
+    max_cost: float | None = None
+    """USD: when the job has cost as much, no new trial is started."""
+    trust: bool = False
+    """Tasks that came in a bundle may do on this machine what the user's own may."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 
@@ -327,8 +342,8 @@ def read_job(folder: Path) -> Job:
 def read_trials(folder: Path) -> list[Trial]:
     """One trial for each expected one, in the order of job.json.
 
-    One without a result is ``pending`` while the job runs; afterwards it was ``interrupted`` with the job, or it
-    ``vanished`` (DESIGN: counts as failed).
+    One without a result is ``pending`` while the job runs, and when a partial job did not start it; else it was
+    ``interrupted`` with the job, or it ``vanished`` (DESIGN: counts as failed).
     """
     job = read_job(folder)
     running = is_running(folder)
@@ -372,6 +387,8 @@ def _read_trial(folder: Path, job: Job, wanted: Expected) -> Trial:
 
 def _settled(trial: Trial, job: Job, *, running: bool) -> Trial:
     if trial.status != "pending" or running:
+        return trial
+    if job.status == "partial" and trial.started is None:  # it was not to start
         return trial
     return trial.model_copy(update={"status": "interrupted" if job.status == "interrupted" else "vanished"})
 

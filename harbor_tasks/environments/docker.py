@@ -6,8 +6,6 @@ a job makes on the engine bears its label and is removed by it on every way out.
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,10 +32,11 @@ from harbor_tasks.environments.docker_proxy import (
 )
 from harbor_tasks.environments.docker_trial import DockerSandbox
 from harbor_tasks.environments.engine import Engine, find_engine
+from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, require_variables
 from harbor_tasks.errors import MachineError
-from harbor_tasks.images import ImageRef, ensure_image
+from harbor_tasks.images import ImageRef, image_for_run
 from harbor_tasks.tasks.manifest import BuildManifest
 
 SWEEP_SECONDS = 20.0
@@ -93,15 +92,8 @@ class DockerEnvironment:
 
     def model_host(self) -> str:
         """The address that this machine has in the network of containers."""
-        with find_engine(self._host) as engine, engine_errors("look at the network bridge"):
-            found = engine.client.api.inspect_network("bridge")
-        for config in (found.get("IPAM") or {}).get("Config") or ():
-            address = address_in(str(config.get("Subnet")))
-            if address is not None:
-                return address
-        raise MachineError(
-            f"the engine at {engine.endpoint} is not on this machine; its containers could not reach a scripted model"
-        )
+        with find_engine(self._host) as engine:
+            return gateway_of(engine)
 
     def use_model(self, url: str) -> None:
         """The way out is to the endpoint, in place of the model's own; hooks have no model to ask."""
@@ -114,7 +106,7 @@ class DockerEnvironment:
     def ready(self, say: Callable[[str], None]) -> None:
         """The images are there, made if they have to be."""
         self._engine = find_engine(self._host)
-        self._image = ensure_image(
+        self._image = image_for_run(
             self._source, self._engine, agents=() if self._as_it_is else self._programs, on_event=_without_steps(say)
         )
         if self._endpoints:
@@ -204,18 +196,6 @@ class DockerEnvironment:
             # what cannot be removed now is tried again at the end of the job, which says so
             with suppress(MachineError):
                 container.remove()
-
-
-def address_in(network: str) -> str | None:
-    """The address that this machine itself has in an IPv4 network; nothing is sent to find out."""
-    try:
-        within = ipaddress.IPv4Network(network)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(within.broadcast_address - 1), 9))
-            address: str = probe.getsockname()[0]
-    except (OSError, ValueError):
-        return None
-    return address if ipaddress.IPv4Address(address) in within else None
 
 
 def _without_steps(say: Callable[[str], None]) -> Callable[[str], None]:

@@ -19,6 +19,7 @@ from harbor_tasks.environments.docker_files import Outgoing, unpack
 from harbor_tasks.environments.docker_line import File, Line
 from harbor_tasks.environments.docker_network import check_network, close_names
 from harbor_tasks.environments.evidence import json_lines
+from harbor_tasks.environments.judge_model import judge_model
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
 from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config, not_kept, record_not_kept
 from harbor_tasks.environments.trial import Part, run_record
@@ -188,11 +189,15 @@ class DockerSandbox:
     def verify(self, part: Part, log: Path, seconds: float) -> Ended:
         """tests/test.sh as root, put in place only now."""
         task = self._plan.task
+        # with a scripted agent nothing is paid for
+        model = None if self._plan.model else judge_model(self._manifest, self._caller, in_sandbox=True)
         with Outgoing() as archive:
             archive.tree(task / "tests" if part.id is None else task / "steps" / part.id / "tests", TESTS)
             archive.folder(RUN, 0o700)
             archive.content(f"{RUN}/run.json", run_record(part, f"{RUN}/stdout.txt"))
             archive.content(f"{RUN}/stdout.txt", _head(part.folder / "stdout.txt"))
+            if model is not None:  # the verifier removes it before it starts anything
+                archive.content(f"{RUN}/model.json", model, 0o600)
             for source, name in ((log, "interceptions.jsonl"), (part.transcript, "transcript.jsonl")):
                 if source.is_file():
                     archive.tree(source, f"{RUN}/{name}")
@@ -202,6 +207,7 @@ class DockerSandbox:
         argv = (
             "sh", f"{TESTS}/test.sh", "--transcript", f"{RUN}/transcript.jsonl",
             "--interceptions", f"{RUN}/interceptions.jsonl", "--run", f"{RUN}/run.json",
+            *(("--model", f"{RUN}/model.json") if model is not None else ()),
         )  # fmt: skip
         with File(part.folder / "verifier.log", 2 * OUTPUT_BYTES) as shown:
             ended = self._line.run(argv, out=shown, err=shown, cwd=self._workspace, timeout=seconds)
@@ -222,7 +228,7 @@ class DockerSandbox:
             transcript=Path(AGENT_LOGS, "transcript.jsonl"), instruction=Path(RUN, "instruction.md"),
             solution=Path(SOLUTION if agent.solution_files is None else RUN), step=part.id,
             mcp_config=Path(RUN, "mcp.json") if self._manifest.mcp_servers else None,
-            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed,
+            python=self._container.python, programs=Path(AGENT_HOME), sealed=self._sealed, budget_usd=part.budget,
         )  # fmt: skip
 
     def _give(self, part: Part, places: Places, instruction: Path) -> None:

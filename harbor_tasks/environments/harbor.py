@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.agents.probe import ProbeAgent
 from harbor_tasks.agents.replay import DEFAULT_MODE
@@ -32,6 +33,7 @@ from harbor_tasks.environments.base import (
 )
 from harbor_tasks.environments.docker_container import CAPABILITIES, engine_errors, job_labels, remove_labelled
 from harbor_tasks.environments.engine import Engine, find_engine
+from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.harbor_command import (
     Harbor,
     check_kind,
@@ -41,19 +43,24 @@ from harbor_tasks.environments.harbor_command import (
     find_harbor,
     kind_of,
 )
+from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
-from harbor_tasks.environments.harbor_process import HarborRun, compose_overlay
+from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
+from harbor_tasks.environments.scripted import KEY, ScriptedModel
 from harbor_tasks.environments.trial import Sandbox, TrialRun
-from harbor_tasks.environments.variables import fill_in, require_variables
+from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
-from harbor_tasks.images import ensure_image
+from harbor_tasks.images import image_for_run
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
 
 _CHOICES: tuple[str, ...] = ("DOCKER_HOST", "DOCKER_CONTEXT")
+RUNS = "harbor"
+"""The folder of a job that holds its runs of Harbor, a numbered one each."""
 SWEEP_SECONDS = 20.0
 """How long the end of a job waits until the engine has removed everything."""
+_MODELS = (*MODEL, "OPENAI_API_KEY", "OPENAI_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 _COMPOSES_OWN = {
     "CONTEXT_DIR", "MAIN_IMAGE_NAME", "PREBUILT_IMAGE_NAME", "CPUS", "MEMORY", "DOCKER_CONFIG", "PATH", "HOME",
 }  # fmt: skip
@@ -75,13 +82,15 @@ class HarborEnvironment:
         self._kind = kind_of(self._options)
         self._agent = _agent_config(options.agent, manifest)
         as_it_is = not manifest.sandbox.sealed and manifest.sandbox.image is not None  # the program is the author's
-        self._programs = (options.agent,) if options.agent == ClaudeCodeAgent.name and not as_it_is else ()
+        self._programs = (
+            (options.agent,) if options.agent in (ClaudeCodeAgent.name, CodexAgent.name) and not as_it_is else ()
+        )
         self.sealed: bool = manifest.sandbox.sealed
         self._harbor: Harbor | None = None
         self._engine: Engine | None = None
         self._notes: list[str] = []
         self._job: tuple[Job, Path] | None = None
-        self._run: HarborRun | None = None
+        self._run: Run | None = None
 
     def not_enforced(self) -> tuple[str, ...]:
         """The seal that the author switched off; Harbor holds limits and the network, or refuses the job."""
@@ -90,6 +99,7 @@ class HarborEnvironment:
     def prepare(self) -> None:
         """All variables are set, Harbor and what it needs are here, and it takes the job."""
         check_options(self._options)
+        require_harmless(self._source, self._manifest, self._tasks, at_server=False)
         require_variables(self._manifest, self._caller)
         self._harbor = find_harbor(self._named, self._caller)
         if not self._harbor.tested:
@@ -116,22 +126,35 @@ class HarborEnvironment:
             raise AuthorError([Problem(f"Harbor does not take the job: {said}", where, code="harbor")])
 
     def model_host(self) -> str:
-        """Harbor's agents are told of no other model yet."""
-        raise AuthorError("--scripted works with --env local and docker")
+        """The address that this machine has in the network of containers; machines elsewhere could not reach it."""
+        if self._kind != DEFAULT_KIND:
+            raise AuthorError(f"--scripted works with Harbor's environment {DEFAULT_KIND} alone, not {self._kind}")
+        if self._manifest.sandbox.network != "public":
+            raise AuthorError(
+                f"--scripted with --env harbor needs sandbox.network: public, not {self._manifest.sandbox.network}: "
+                "Harbor's way out leads to the model's own hosts; use --env docker"
+            )
+        assert self._engine is not None
+        return gateway_of(self._engine)
 
-    def use_model(self, url: str) -> None:
-        """Never asked: there is no host to listen on."""
+    def use_model(self, url: str) -> None:  # noqa: ARG002
+        """Each trial is told its own script's URL; Harbor's agents want a key all the same. Hooks have none to ask."""
+        kept = {name: text for name, text in self._caller.items() if name not in _MODELS}
+        self._caller = {**kept, "ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}
 
     def ready(self, say: Callable[[str], None]) -> None:
         """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
-        assert self._harbor is not None
-        say(f"harbor {self._harbor.version}: {self._harbor.path}")
+        self._say_who(say)
         for note in self._notes:
             say(note)
         if self._engine is not None:
-            ensure_image(self._source, self._engine, agents=self._programs, on_event=say)
+            image_for_run(self._source, self._engine, agents=self._programs, by_name=True, on_event=say)
         else:
             say(f"warning: the image {self._manifest.image} must be where Harbor's environment {self._kind} fetches it")
+
+    def _say_who(self, say: Callable[[str], None]) -> None:
+        assert self._harbor is not None
+        say(f"harbor {self._harbor.version}: {self._harbor.path}")
 
     @contextmanager
     def opened(self, job: Job, folder: Path) -> Iterator[None]:
@@ -171,46 +194,69 @@ class HarborEnvironment:
         finished: Callable[[TrialPlan, Trial], None],
     ) -> list[str]:  # fmt: skip
         """Run all trials; ``finished`` is told of each, unless the user ended the job. Returns faults of the job."""
-        assert self._harbor is not None
         assert self._job is not None
         job, folder = self._job
-        by_id = {plan.expected.trial: plan for plan in plans}
-        place = next(path for n in range(1, 10_000) if not (path := folder / "harbor" / str(n)).exists())
+        left = {plan.expected.trial: plan for plan in plans}
+        place = next(path for n in range(1, 10_000) if not (path := folder / RUNS / str(n)).exists())
         place.mkdir(parents=True)
-        run = self._run = HarborRun(self._harbor, place, self._environ(), self._options)
+        run = self._new_run(place, job)
+
+        def begin() -> None:
+            variables = _variables(plans[0].task)
+            scripted = {plan.expected.trial: self._scripted(plan, plan.model) for plan in plans if plan.model}
+            overlay = self._overlay(job, folder, {**variables, **scripted.get(plans[0].expected.trial, {})})
+            config = self._config(parallel, self._with_dollar(variables) if overlay else {})
+            run.write(plans, config, overlay, scripted)
+            run.start()
+
+        fault = self._follow(run, begin, left, stop, started, finished)
+        if stop.wanted:
+            return [] if fault is None else [fault]
+        for plan in left.values():
+            finished(plan, self._unfinished(plan, fault))
+        return [] if fault is None else [fault]
+
+    def _new_run(self, place: Path, job: Job) -> Run:  # noqa: ARG002 - a server is told the job's name
+        assert self._harbor is not None
+        return HarborRun(self._harbor, place, self._environ(), self._options)
+
+    def _follow(
+        self, run: Run, begin: Callable[[], None], left: dict[str, TrialPlan], stop: Stop,
+        started: Callable[[TrialPlan], None], finished: Callable[[TrialPlan, Trial], None],
+    ) -> str | None:  # fmt: skip
+        """Let a run begin and follow it to its end: what it brings is taken out of ``left``. The fault of the run."""
+        self._run = run
 
         def began(trial: str) -> None:
-            if trial in by_id:
-                started(by_id[trial])
+            if trial in left:
+                started(left[trial])
 
         def collected(found: HarborTrial) -> None:
-            plan = by_id.pop(Path(found.result["config"]["task"]["path"]).name, None)
+            plan = left.pop(Path(found.result["config"]["task"]["path"]).name, None)
             if plan is not None:
                 finished(plan, self._collected(found, plan, stop))
 
         try:
-            variables = _variables(plans[0].task)
-            overlay = self._overlay(job, folder, variables)
-            run.write(plans, self._config(parallel, self._with_dollar(variables) if overlay else {}), overlay)
-            run.start()
-            code = run.watch(
-                stop, lambda trial: started(by_id[trial]) if trial in by_id else None, collected, self._sweep
-            )
+            begin()
+            return run.watch(stop, began, collected, self._sweep)
         finally:
             run.kill()
             run.clear()
-        if stop.wanted:
-            return []
-        fault = f"harbor run ended with exit code {code}: {run.complaint()}" if code else None
-        for plan in by_id.values():
-            finished(plan, self._vanished(plan, fault or "Harbor left nothing of it"))
-        return [] if fault is None else [f"{fault}; see {display_path(place / 'harbor.log')}"]
+
+    def _unfinished(self, plan: TrialPlan, fault: str | None) -> Trial:
+        """A trial of which the run brought nothing."""
+        return self._vanished(plan, fault or "Harbor left nothing of it")
+
+    def _scripted(self, plan: TrialPlan, model: ScriptedModel) -> dict[str, str]:
+        """The variable by which the agent program finds the trial's script."""
+        variables = model.joined_variables(plan.expected.trial, plan.task, [step.id for step in self._manifest.steps])
+        name = MODEL_URL[self._manifest.runner.type]
+        return {name: variables[name]}
 
     def _collected(self, found: HarborTrial, plan: TrialPlan, stop: Stop) -> Trial:
-        assert self._harbor is not None
         steps = tuple(step.id for step in self._manifest.steps) or (None,)
         sealed = found.sealed(steps)
-        versions = {"harbor": self._harbor.version, "image": self._manifest.image}
+        versions = {"harbor": self._version(), "image": self._manifest.image}
         trial_run = TrialRun(plan, self._manifest, stop, environment=self.name, sealed=sealed, versions=versions)
 
         @contextmanager
@@ -226,6 +272,10 @@ class HarborEnvironment:
         trial = trial.model_copy(update={"started": began or trial.started, "finished": ended or trial.finished})
         write_record(plan.folder / "trial.json", trial)
         return trial
+
+    def _version(self) -> str:
+        assert self._harbor is not None
+        return self._harbor.version
 
     def _vanished(self, plan: TrialPlan, why: str) -> Trial:
         """A trial that was asked for, and of which Harbor left no result."""
@@ -269,6 +319,8 @@ def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
         return {"import_path": "harbor_replay:ProbeAgent"}
     if agent == ClaudeCodeAgent.name:
         return _claude_config(manifest)
+    if agent == CodexAgent.name:  # all else is the launcher's and the seal's
+        return {"name": "codex", "model_name": _model_name(str(manifest.models.skill), "openai")}
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
@@ -288,10 +340,15 @@ def _claude_config(manifest: BuildManifest) -> dict[str, Any]:
         "name": "claude-code", "kwargs": {name: value for name, value in options.items() if value is not None}
     }  # fmt: skip
     if models.skill is not None:
-        config["model_name"] = models.skill if "/" in models.skill else f"anthropic/{models.skill}"
+        config["model_name"] = _model_name(models.skill, "anthropic")
     if models.subagent is not None:
         config["env"] = {"CLAUDE_CODE_SUBAGENT_MODEL": models.subagent}
     return config
+
+
+def _model_name(model: str, provider: str) -> str:
+    """As Harbor takes it, with the provider before it."""
+    return model if "/" in model else f"{provider}/{model}"
 
 
 def _variables(task: Path) -> dict[str, str]:

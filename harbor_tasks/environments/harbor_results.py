@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from harbor_tasks.environments.base import InterruptedTrialError, SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.contained import Ended
-from harbor_tasks.environments.staging import copy_tree, remove_tree
+from harbor_tasks.environments.staging import collect_sessions, copy_tree, remove_tree
 from harbor_tasks.environments.trial import Part
 from harbor_tasks.tasks.manifest import BuildManifest
 
 TRANSCRIPTS = ("transcript.jsonl", "claude-code.txt")
-"""What the agents leave: ours, and Harbor's own claude-code."""
-_OUTPUTS = ("stdout.txt", "oracle.txt")
-_BROUGHT = ("interceptions.jsonl", "settings.json", "test-stdout.txt")
+"""What the agents leave: ours, and Harbor's own claude-code. Its codex leaves a record of its sessions."""
+_OUTPUTS = ("stdout.txt", "oracle.txt", "codex.txt")
+_BROUGHT = ("interceptions.jsonl", "settings.json", "test-stdout.txt", "transcript.jsonl")
 _CANCELLED = "CancelledError"
 _AGENT_TIMEOUT, _VERIFIER_TIMEOUT = "AgentTimeoutError", "VerifierTimeoutError"
 _Phase = Literal["before", "agent", "verifier", "after"]
@@ -128,8 +128,14 @@ class HarborSandbox:
             why = f": {self._said(error, part.id)}" if error else ""
             raise SandboxError(f"Harbor ended the trial before the agent's turn{why}")
         agent = place / "agent"
-        _copy_first(agent, TRANSCRIPTS, part.transcript)
-        _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
+        if self._plan.agent.transcript_from == "sessions":  # of which TrialRun makes the transcript, as of the next
+            self._warnings += collect_sessions(agent / "sessions", part.folder / "sessions")
+            _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
+        elif self._plan.agent.transcript_from == "output":
+            _copy_first(agent, TRANSCRIPTS, part.folder / "stdout.txt")
+        else:
+            _copy_first(agent, TRANSCRIPTS, part.transcript)
+            _copy_first(agent, _OUTPUTS, part.folder / "stdout.txt")
         _copy_first(agent, ("stderr.txt",), part.folder / "agent.log")
         brought = place / "verifier" / "interceptions.jsonl"
         if brought.is_file():

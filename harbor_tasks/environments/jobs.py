@@ -6,13 +6,11 @@ import contextlib
 import os
 import queue
 import shlex
-import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 from harbor_tasks.agents.base import Agent
@@ -34,8 +32,11 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import run_contained
+from harbor_tasks.environments.costs import folder_spent
+from harbor_tasks.environments.limit import CostLimit
 from harbor_tasks.environments.plan import JobPlan, plan_job, task_digest
 from harbor_tasks.environments.scripted import Scripts
+from harbor_tasks.environments.signals import signals_ask
 from harbor_tasks.environments.sources import Building, job_tasks
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 from harbor_tasks.errors import InterruptedRun, MachineError, display_path
@@ -43,7 +44,6 @@ from harbor_tasks.evalspec.schema import HookCommand
 
 PATIENCE = 15.0
 """Seconds that running trials get to end after Ctrl-C; a second one makes it a fraction."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_job(
@@ -59,12 +59,13 @@ def run_job(
     """
     say = on_event or _silent
     with job_tasks(source, options, _warnings(say), building) as (tasks, own):
-        plan = plan_job(tasks, options, os.environ, own, scripts=scripts, agent=agent)
+        of = source if own is not None and tasks != source else None
+        plan = plan_job(tasks, options, os.environ, own, scripts=scripts, agent=agent, of=of)
         _announce(f"job {display_path(plan.folder)}", plan, say)
         with _model(plan):
             plan.environment.ready(lambda line: say(Event("ready", line)))
             stop = Stop()
-            with _signals(stop):
+            with signals_ask(stop):
                 if own is None and options.resume is None:
                     new_folder(plan.folder)
                 with job_lock(plan.folder):
@@ -132,6 +133,8 @@ class _Runner:
         self.todo: queue.SimpleQueue[Expected] = queue.SimpleQueue()
         self.done = 0
         self.errors: list[str] = []
+        self.keeping = threading.Lock()
+        self.job, self.limit = plan.job, CostLimit(plan.job, plan.folder)
 
     def run(self, say: Callable[[Event], None]) -> None:
         """All trials; raises InterruptedJob when the user ended them."""
@@ -149,7 +152,10 @@ class _Runner:
             fault = error
             self.errors.append(str(error))
         started = any(thread.ident is not None for thread in threads)
-        self._finish("interrupted" if self.stop.wanted or not started else "finished")
+        left = self.todo.qsize() if self.limit.reached and started and not self.stop.wanted else 0
+        if left:
+            self.errors.append(self._partial(left))
+        self._finish("interrupted" if self.stop.wanted or not started else "partial" if left else "finished")
         if self.stop.wanted:
             if fault is not None:
                 say(Event("warning", str(fault)))
@@ -168,7 +174,7 @@ class _Runner:
             self._watch(threads, _silent)
             self._finish("interrupted")
             raise
-        if not self.stop.wanted and self.plan.todo:
+        if not self.stop.wanted and self.plan.todo and (not self.limit.reached or not self.todo.qsize()):
             self._after_all()
 
     def _watch(self, threads: list[threading.Thread], say: Callable[[Event], None]) -> None:
@@ -183,13 +189,16 @@ class _Runner:
                     return
 
     def _work(self) -> None:
-        while not self.stop.wanted:
+        while not (self.stop.wanted or self.limit.reached):
             try:
                 wanted = self.todo.get_nowait()
             except queue.Empty:
                 return
             self._started(wanted)
-            self._finished(wanted, self._trial(wanted))
+            trial = self._trial(wanted)
+            for line in self.limit.add(trial_dir(self.plan.folder, wanted.trial)):
+                self.events.put(Event("warning", line))
+            self._finished(wanted, trial)
 
     def _all_at_once(self) -> None:
         """For an environment that takes the whole job; what it says nothing of has failed."""
@@ -247,6 +256,7 @@ class _Runner:
         """The trial's empty folder; a failed trial when the task was changed, or lacks what the agent needs."""
         folder = trial_dir(self.plan.folder, wanted.trial)
         if folder.exists():  # an earlier run of this job did not finish it
+            self._keep_cost(folder)
             forget_scratch(folder)
             remove_tree(folder)
         folder.mkdir()
@@ -259,6 +269,14 @@ class _Runner:
         if lack is not None:
             return _failed(self._blank(wanted), TrialError(kind="agent", message=lack))
         return TrialPlan(wanted, task, folder, self.plan.agent, model)
+
+    def _keep_cost(self, folder: Path) -> None:
+        """What a trial cost that is run again was paid all the same."""
+        usd = folder_spent(folder).usd
+        if usd:
+            with self.keeping:
+                self.job = self.job.model_copy(update={"earlier_usd": self.job.earlier_usd + usd})
+                write_record(self.plan.folder / "job.json", self.job)
 
     def _changed(self, wanted: Expected) -> TrialError | None:
         """The task is to be the one that job.json names: a score would be recorded under another task's digest."""
@@ -328,8 +346,8 @@ class _Runner:
                 return f"the {when} command failed ({how}): {hook.command}; see {log.name}"
         return None
 
-    def _finish(self, status: Literal["finished", "interrupted"]) -> None:
-        job = self.plan.job.model_copy(update={"status": status, "errors": tuple(self.errors)})
+    def _finish(self, status: Literal["finished", "interrupted", "partial"]) -> None:
+        job = self.job.model_copy(update={"status": status, "errors": tuple(self.errors)})
         write_record(self.plan.folder / "job.json", job)
         if status == "interrupted":
             self._mark_interrupted()
@@ -346,32 +364,24 @@ class _Runner:
     def _raise_interrupted(self) -> None:
         trials = read_trials(self.plan.folder)
         done = sum(trial.status not in ("pending", "interrupted") for trial in trials)
-        where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
-        source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
-        scripted = "--scripted " if self.plan.job.scripted else ""
-        go_on = f"{source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
-        text = f"interrupted: {done} of {len(trials)} trials are done; to go on: harbor-pack run {go_on}"
+        text = f"interrupted: {done} of {len(trials)} trials are done; to go on: {self._go_on()}"
         raise InterruptedJob(self.plan.folder, text)
 
+    def _go_on(self) -> str:
+        """The command that goes on with this job."""
+        where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
+        if (server := self.plan.job.server) is not None:
+            where = f"--server {server} "
+        source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
+        scripted = "--scripted " if self.plan.job.scripted else ""
+        command = "run" if self.plan.job.server is None else "runner"
+        return f"harbor-pack {command} {source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
 
-@contextlib.contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
-    """Ctrl-C and its like ask for the end; only the main thread can take signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.ask()
-
-    # what the caller has ignored stays so: SIGHUP of a run that is to outlive its terminal (nohup)
-    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, ask) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _partial(self, left: int) -> str:
+        """Why the job has not started all its trials."""
+        cost = f"it has cost {self.limit.usd:.4g} USD, and may cost {self.limit.most:g}"
+        trials = f"{left} trials were" if left != 1 else "1 trial was"
+        return f"the job is partial: {cost}; {trials} not started; to go on: {self._go_on()} --max-cost USD"
 
 
 def _silent(_event: Event) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from harbor_tasks.agents.base import Places
 from harbor_tasks.environments.base import InterruptedTrialError, Job, Stop, Trial, TrialPlan
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
+from harbor_tasks.environments.judge_model import judge_model
 from harbor_tasks.environments.selftest import LocalHooks, self_test
 from harbor_tasks.environments.staging import (
     POLICY_FILES,
@@ -22,6 +23,7 @@ from harbor_tasks.environments.staging import (
     collect,
     collect_sessions,
     open_for_agent,
+    private,
     reclaim,
     remove_tree,
     scratch_folder,
@@ -156,7 +158,7 @@ class LocalSandbox:
             workspace=staged.workspace, home=staged.home, settings=staged.settings(step),
             transcript=part.transcript, mcp_config=staged.mcp_config, step=step,
             solution=stage_solution(staged, step) if agent.needs_solution else staged.scratch / "solution",
-            instruction=staged.scratch / "instruction.md", user=staged.scratch / "user",
+            instruction=staged.scratch / "instruction.md", user=staged.scratch / "user", budget_usd=part.budget,
         )  # fmt: skip
         remove_tree(places.instruction)
         if instruction.is_file():
@@ -193,11 +195,21 @@ class LocalSandbox:
             "--logs", str(logs), "--home", str(staged.home), "--transcript", str(part.transcript),
             "--interceptions", str(log), "--run", str(part.folder / "run.json"),
         ]  # fmt: skip
+        # with a scripted agent nothing is paid for
+        model = None if self.plan.model else judge_model(self.manifest, self.caller, in_sandbox=False)
+        given = staged.scratch / "model.json"
+        remove_tree(given)
+        if model is not None:  # the verifier removes it before it starts anything
+            private(given, model)
+            argv += ["--model", str(given)]
         shown = part.folder / "verifier.log"
-        ended = run_contained(
-            argv, cwd=tests, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
-            stop=self.stop,
-        )  # fmt: skip
+        try:
+            ended = run_contained(
+                argv, cwd=tests, env=self._verifier_env(), stdout=shown, stderr=shown, timeout=seconds,
+                stop=self.stop,
+            )  # fmt: skip
+        finally:
+            remove_tree(given)
         return self._ended(ended)
 
     def _policy_stamp(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent
+from harbor_tasks.environments import strangers
 from harbor_tasks.environments.base import (
     FINISHED,
     Environment,
@@ -68,7 +70,8 @@ class JobPlan:
         return {
             "dry_run": True, "name": self.job.name, "agent": self.agent.name, "scripted": self.job.scripted,
             "environment": self.environment.name, "sealed": self.job.sealed, "attempts": self.job.attempts,
-            "parallel": self.parallel, "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
+            "parallel": self.parallel, "max_cost_usd": self.job.max_cost_usd,
+            "not_enforced": list(self.job.not_enforced), "warnings": list(self.warnings),
             "trials": trials,
         }  # fmt: skip
 
@@ -86,15 +89,17 @@ def where_and_who(
 
 def plan_job(
     source: Path, options: RunOptions, caller: Mapping[str, str], folder: Path | None = None, *,
-    scripts: Scripts | None = None, agent: Agent | None = None,
+    scripts: Scripts | None = None, agent: Agent | None = None, of: Path | None = None,
 ) -> JobPlan:  # fmt: skip
     """The job that these options ask for; AuthorError or MachineError when it cannot start.
 
     ``folder`` is the job's own, when it has one already: its name is the job's id. ``scripts``: what a scripted
-    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name.
+    endpoint proposes in place of a model, when it is not the recorded calls; ``agent``: when it is none by name;
+    ``of``: the eval that the tasks were built from for this job.
     """
     source = source.resolve()
     manifest = read_manifest(source)
+    strangers.require_trust(source, manifest, options.environment, trusted=options.trust)
     agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
@@ -109,8 +114,12 @@ def plan_job(
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
+    warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
+    _check_max_cost(options)
     environment = _environment(options, source, manifest, caller, tasks, agent)
-    agent.prepare(environment.name, caller, scripted=model is not None)
+    # a server gives the agent its own key: what is not known here is taken to be set there
+    keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}
+    agent.prepare(environment.name, {**caller, **keys}, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {}
     for task in tasks:
@@ -133,9 +142,11 @@ def plan_job(
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
-        scripted=model is not None, attempts=attempts, status="running",
+        scripted=model is not None, server=options.server, attempts=attempts, status="running",
         created=old.created if old is not None else now(), sealed=environment.sealed,
-        cases=old.cases if old is not None else options.cases, expected=expected,
+        cases=old.cases if old is not None else options.cases, expected=expected, max_cost_usd=options.max_cost,
+        eval=str(of.resolve()) if of is not None else old.eval if old is not None else None,
+        earlier_usd=old.earlier_usd if old is not None else 0,
         not_enforced=(*environment.not_enforced(), *unenforced),
         manifest=manifest.model_dump(mode="json", by_alias=True, include=_FOR_REPORTS),
     )  # fmt: skip
@@ -158,6 +169,19 @@ def task_digest(task: Path) -> str:
     return digest_of(files)
 
 
+def _check_max_cost(options: RunOptions) -> None:
+    """AuthorError for a limit that cannot be kept."""
+    if options.max_cost is None:
+        return
+    if not (math.isfinite(options.max_cost) and options.max_cost > 0):
+        raise AuthorError(f"--max-cost {options.max_cost:g}: name a positive number of US dollars")
+    if options.environment == "harbor":
+        raise AuthorError(
+            "--max-cost works with --env local and docker: Harbor takes all trials of a job at once; there bound each "
+            "trial by execution.max_budget_usd in eval.yaml, and the job by --case or -- harbor's own options"
+        )
+
+
 def _environment(
     options: RunOptions, source: Path, manifest: BuildManifest, caller: Mapping[str, str], tasks: Sequence[TaskPart],
     agent: Agent,
@@ -173,6 +197,11 @@ def _environment(
         from harbor_tasks.environments.docker import DockerEnvironment
 
         return DockerEnvironment(source, manifest, caller, options.host, agent.program)
+    if name == "harbor" and options.server is not None:
+        from harbor_tasks.environments.harbor_server import HarborServerEnvironment
+
+        directories = {task.case_id: source / task.directory for task in tasks}
+        return HarborServerEnvironment(source, manifest, caller, options, directories)
     if name == "harbor":
         from harbor_tasks.environments.harbor import HarborEnvironment
 
@@ -192,6 +221,12 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
                 f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
                 f"{option} {was}, or start a new job"
             )
+    if (job.server is None) != (options.server is None):
+        how = "at no server" if job.server is None else "at a Harbor server"
+        where = f"run {job.source} --env {job.environment}"
+        where = where if job.server is None else f"runner {job.source} --server {job.server}"
+        by = f"harbor-pack {where} --resume {display_path(options.resume)}"
+        raise AuthorError(f"{display_path(options.resume)}: this job ran {how}; go on with it by {by}")
     if job.scripted != scripted:
         how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
         raise AuthorError(

@@ -6,13 +6,14 @@ It runs for as long as the job does. Each trial, and each step of it, has a scri
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import solution_dir
-from harbor_tasks.endpoint import Endpoint, Recorded, Script, script_of
+from harbor_tasks.endpoint import Endpoint, Recorded, Script, Turn, script_of
+from harbor_tasks.endpoint.script import Asked
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.resources import script_module
 
@@ -38,12 +39,53 @@ def recorded_calls(task: Path, step: str | None) -> Script:
     return script_of(entries, "replay" if step is None else f"replay_{step}")
 
 
+class StepsScript(Script):
+    """The scripts of all steps of a trial, for a program that has one URL for all of them.
+
+    Which step asks is told by the calls in the history, and in the beginning by the step's instruction.
+    """
+
+    def __init__(self, steps: Mapping[str, tuple[str, Script]]) -> None:
+        """``steps``: instruction and script of each step."""
+        super().__init__(())
+        object.__setattr__(self, "steps", dict(steps))
+
+    steps: dict[str, tuple[str, Script]]
+
+    def step_of(self, asked: Asked) -> str | None:
+        """The step that a request belongs to, the last that it tells of; None where nothing tells."""
+        made, told = set(asked.made), {text.strip() for text in (*asked.first, *asked.texts)}
+        for step, (instruction, script) in reversed(self.steps.items()):
+            calls = (call for turns in _turns(script) for turn in turns for call in turn.calls)
+            if instruction.strip() in told or any(call.id in made for call in calls):
+                return step
+        return None
+
+    def conversation(self, asked: Asked) -> str:
+        """As the step's own script says it."""
+        return self._script(asked).conversation(asked)
+
+    def answer(self, asked: Asked) -> Turn:
+        """The next turn of the step's own script."""
+        return self._script(asked).answer(asked)
+
+    def _script(self, asked: Asked) -> Script:
+        step = self.step_of(asked)
+        return Script(()) if step is None else self.steps[step][1]
+
+
+def _turns(script: Script) -> Iterator[tuple[Turn, ...]]:
+    yield script.main
+    yield from script.subagents.values()
+
+
 class ScriptedModel:
     """The endpoint of a job, while it is open."""
 
     def __init__(self, scripts: Scripts) -> None:
         self.scripts = scripts
         self._endpoint: Endpoint | None = None
+        self._joined: dict[str, StepsScript] = {}
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """Why this task has no script, or None."""
@@ -66,9 +108,21 @@ class ScriptedModel:
 
         ``base``: the URL under which it knows the endpoint, when that is another one than the endpoint's own.
         """
+        return self._added(_name(trial, step), self.scripts(task, step), base)
+
+    def joined_variables(self, trial: str, task: Path, steps: Sequence[str]) -> dict[str, str]:
+        """The same for a program that is told once for all steps; AuthorError when two could not be told apart."""
+        if not steps:
+            return self.variables(trial, task, None)
+        texts = {step: (task / "steps" / step / "instruction.md").read_text(encoding="utf-8") for step in steps}
+        if len({text.strip() for text in texts.values()}) < len(texts):
+            raise AuthorError("steps with the same instruction cannot be told apart by a script; reword one of them")
+        self._joined[trial] = StepsScript({step: (text, self.scripts(task, step)) for step, text in texts.items()})
+        return self._added(trial, self._joined[trial], None)
+
+    def _added(self, name: str, script: Script, base: str | None) -> dict[str, str]:
         assert self._endpoint is not None
-        name = _name(trial, step)
-        url = self._endpoint.add(name, self.scripts(task, step))
+        url = self._endpoint.add(name, script)
         url = f"{base.rstrip('/')}/{name}" if base else url
         return {
             "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY
@@ -77,7 +131,12 @@ class ScriptedModel:
     def keep(self, trial: str, step: str | None, folder: Path) -> None:
         """Write what a trial or step asked into its folder, and forget the rest."""
         assert self._endpoint is not None
-        recorded = self._endpoint.remove(_name(trial, step))
+        joined = self._joined.get(trial)
+        if joined is None:
+            recorded = self._endpoint.remove(_name(trial, step))
+        else:
+            all_steps = self._endpoint.recorded(trial)
+            recorded = [one for one in all_steps if one.asked is not None and joined.step_of(one.asked) == step]
         seen: set[str] = set()
         lines = (json.dumps(_summary(one, seen), ensure_ascii=False) for one in recorded)
         text = "".join(f"{line}\n" for line in lines)

@@ -54,14 +54,17 @@ def is_eval(source: Path) -> bool:
 
 @contextmanager
 def built_tasks(
-    source: Path, say: Say, building: Building = nullcontext, *, cases: Sequence[str] = ()
+    source: Path, say: Say, building: Building = nullcontext, *, cases: Sequence[str] = (), runner: str | None = None
 ) -> Iterator[Path]:  # fmt: skip
-    """The built tasks of a folder, or of an eval, which are gone afterwards. AuthorError as of `build`."""
+    """The built tasks of a folder, or of an eval, which are gone afterwards. AuthorError as of `build`.
+
+    ``runner``: an eval is built as if it were written for this agent program.
+    """
     if not is_eval(source):
         yield source
         return
     with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-        yield _build(source, Path(scratch).resolve() / TASKS, say, building, cases)
+        yield _build(source, Path(scratch).resolve() / TASKS, say, building, cases, runner)
 
 
 @contextmanager
@@ -111,9 +114,11 @@ def _tasks_again(resume: Path, source: Path, say: Say, building: Building, *, dr
     yield _build(source, own, lambda _: None, nullcontext, job.cases)  # its warnings were said
 
 
-def _build(source: Path, out: Path, say: Say, building: Building, cases: Sequence[str]) -> Path:
+def _build(
+    source: Path, out: Path, say: Say, building: Building, cases: Sequence[str], runner: str | None = None
+) -> Path:  # fmt: skip
     with building() as progress:
-        report = build(source, out, only=cases, progress=progress)
+        report = build(source, out, only=cases, progress=progress, runner=runner)
     for problem in report.problems:
         say(str(problem))
     return out

@@ -192,7 +192,7 @@ def _write_mcp(manifest: BuildManifest, scratch: Path, home: Path, caller: Mappi
     if not manifest.mcp_servers:
         return None
     path = scratch / "mcp.json"
-    _private(path, mcp_config(manifest, str(home), caller))
+    private(path, json.dumps(mcp_config(manifest, str(home), caller)).encode())
     return path
 
 
@@ -214,9 +214,10 @@ def mcp_config(manifest: BuildManifest, home: str, caller: Mapping[str, str]) ->
     return {"mcpServers": servers}
 
 
-def _private(path: Path, data: Any) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(data, file)
+def private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(content)
 
 
 def reclaim(staged: Staged) -> None:

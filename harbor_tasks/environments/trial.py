@@ -34,10 +34,12 @@ from harbor_tasks.environments.base import (
     write_record,
 )
 from harbor_tasks.environments.contained import Ended
+from harbor_tasks.environments.costs import ByModel, hook_spent, priced, tokens_of, told_in_output
 from harbor_tasks.environments.evidence import (
     cost_of,
     end_of,
     gone_around,
+    json_lines,
     keep_sessions,
     keep_transcript,
     version_in,
@@ -63,6 +65,10 @@ class Part:
     verdict: Verdict = field(default_factory=Verdict)
     error: TrialError | None = None
     cost: float | None = None
+    """As the program says."""
+    tokens: ByModel = field(default_factory=dict)
+    budget: float | None = None
+    """What earlier steps left of the trial's budget, in USD; None: all of it."""
 
     @property
     def id(self) -> str | None:
@@ -124,6 +130,7 @@ class TrialRun:
         self.plan, self.stop = plan, stop
         steps = manifest.steps or (None,)
         self.parts = [Part(step, plan.folder / "steps" / step.id if step else plan.folder) for step in steps]
+        self.max_usd = manifest.execution.max_budget_usd
         self.toml: dict[str, Any] = {}
         self.error: TrialError | None = None
         self.warnings: list[str] = []
@@ -145,6 +152,9 @@ class TrialRun:
         except (SandboxError, OSError, ValueError) as error:
             kind: ErrorKind = "tampered" if isinstance(error, TamperedError) else "environment"
             self.error = self.error or TrialError(kind=kind, message=str(error))
+        for part in self.parts:  # what was cut short was paid, too
+            part.tokens = part.tokens or (told_in_output(part.folder) if self.plan.agent.program else {})
+        self._note_budget()
         trial = self._trial(interrupted)
         write_record(self.plan.folder / "trial.json", trial)
         return trial
@@ -153,6 +163,8 @@ class TrialRun:
         sandbox.self_test()
         sandbox.open()
         for part in self.parts:
+            if self._is_spent(part):
+                break
             self._play(sandbox, part)
             if part.error is not None and (part.step is None or part.step.on_failure == "fail"):
                 break
@@ -175,7 +187,7 @@ class TrialRun:
             keep_sessions(part.folder / "sessions", part.transcript)
         part.error = _agent_error(part.ended, part)
         self._note_version(part)
-        part.cost = cost_of(part.transcript)
+        part.cost, part.tokens = cost_of(part.transcript), tokens_of(part.transcript)
         log = sandbox.log
         if part.step is not None:
             log = part.folder / "interceptions.jsonl"
@@ -186,6 +198,49 @@ class TrialRun:
             self.void = True
             self.error = TrialError(kind="tampered", message="; ".join(around))
         self._verify(sandbox, part, log)
+
+    def _is_spent(self, part: Part) -> bool:
+        """Has the trial no budget left for a step? Else the step gets what is left."""
+        cost, most = self._cost()[0], self.max_usd
+        if most is None or cost is None or part is self.parts[0]:
+            return False
+        if cost < most:
+            part.budget = most - cost
+            return False
+        message = f"execution.max_budget_usd {most:g} is used up ({cost:.4g} USD)"
+        part.error = TrialError(kind="agent", message=f"{message}; the step was not started")
+        return True
+
+    def _note_budget(self) -> None:
+        """Say what went over the budget: a program ends after the message that used it up, and not every one ends."""
+        cost, unpriced = self._cost()
+        if self.max_usd is None:
+            return
+        if unpriced:
+            models = ", ".join(unpriced)
+            self.warnings.append(f"execution.max_budget_usd cannot be compared: the price of {models} is not known")
+        hook = hook_spent(json_lines(self.plan.folder / "interceptions.jsonl")).usd or 0.0
+        if (cost or 0) + hook > self.max_usd:
+            answers = f" and {hook:.4g} USD for answers" if hook else ""
+            over = f"execution.max_budget_usd {self.max_usd:g} was passed: {cost or 0:.4g} USD for the agent{answers}"
+            self.warnings.append(over)
+
+    def _cost(self) -> tuple[float | None, tuple[str, ...]]:
+        """What the agent cost so far, and the models that this does not hold."""
+        known, unpriced = list[float](), list[str]()
+        for part in self.parts:
+            cost, more = (part.cost, ()) if part.cost is not None else priced(part.tokens)
+            known += [] if cost is None else [cost]
+            unpriced += more
+        return (sum(known) if known else None), tuple(dict.fromkeys(unpriced))
+
+    def _tokens(self) -> ByModel:
+        """The agent's tokens, all parts together."""
+        found: ByModel = {}
+        for model, usage in (item for part in self.parts for item in part.tokens.items()):
+            known = found.setdefault(model, {})
+            known.update({kind: known.get(kind, 0) + count for kind, count in usage.items()})
+        return found
 
     def _note_version(self, part: Part) -> None:
         """What the program says of itself beats what was known before."""
@@ -215,6 +270,7 @@ class TrialRun:
         last, done = self.parts[-1], [part for part in self.parts if part.ended is not None]
         error = self.error or self._part_error()
         complete = last.verdict.error is None and last.ended is not None
+        cost, unpriced = self._cost()
         status = "interrupted" if interrupted else "error" if error is not None else last.verdict.status
         judges: list[JudgeResult] = [judge for part in self.parts for judge in part.verdict.judges]
         if last.step is not None and last.ended is not None:
@@ -228,7 +284,7 @@ class TrialRun:
                 "warnings": tuple(dict.fromkeys(self.warnings)), "finished": now(),
                 "duration_s": _seconds(sum(part.ended.seconds for part in done if part.ended) if done else None),
                 "exit_code": done[-1].ended.exit_code if done and done[-1].ended else None,
-                "cost_usd": sum(costs) if (costs := [p.cost for p in done if p.cost is not None]) else None,
+                "cost_usd": cost, "tokens": self._tokens(), "unpriced": unpriced,
                 "calls": _sum_calls([part.verdict.calls for part in done]),
                 "steps": tuple(part.result() for part in self.parts if part.step is not None),
             }

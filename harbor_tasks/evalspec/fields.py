@@ -53,6 +53,12 @@ def _positive_int(value: Any) -> Any:
     return value
 
 
+def _count(value: Any) -> Any:
+    if type(value) is not int or not 0 <= value <= 10**12:
+        raise ValueError(f"must be a whole number from 0 on, not {shown(value)}")
+    return value
+
+
 def _positive_number(value: Any) -> Any:
     if not _is_number(value) or value <= 0:
         raise ValueError(f"must be a positive number, not {shown(value)}")
@@ -153,6 +159,7 @@ ImagePath = Annotated[str, AfterValidator(_image_path)]
 ImageName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_image_name)]
 StepId = Annotated[str, AfterValidator(_not_empty), AfterValidator(_step_id)]
 PositiveInt = Annotated[int, BeforeValidator(_positive_int)]
+Count = Annotated[int, BeforeValidator(_count)]
 PositiveNumber = Annotated[float, BeforeValidator(_positive_number)]
 Weight = Annotated[float, BeforeValidator(_non_negative)]
 Number = Annotated[float, BeforeValidator(_number)]

@@ -48,6 +48,10 @@ _NO_PROMISES = ("judges", "outputs", "traces", "mlflow", "generation")
 _IN_SECTION: dict[str, dict[str, str]] = {
     **dict.fromkeys(("", "inputs", "hooks"), dict.fromkeys(_HANDLER, "tool_handlers.yaml beside eval.yaml")),
     "permissions": {"ask": "permissions.deny", "block": "permissions.deny"},
+    "models": {
+        **dict.fromkeys(("max_calls", "requests", "max_requests"), "models.hook_budget.calls"),
+        **dict.fromkeys(("max_tokens", "usd", "cost", "seconds", "timeout"), "models.hook_budget.tokens"),
+    },
 }
 
 

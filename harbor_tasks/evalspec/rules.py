@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from harbor_tasks.evalspec import code, envrefs, keys, secrets
 from harbor_tasks.evalspec.fields import shown
-from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer, Sandbox
+from harbor_tasks.evalspec.schema import EvalSpec, Judge, McpServer, ProbeSpec, Sandbox
 from harbor_tasks.evalspec.validate import Checked, Key
 
 BUILTIN_JUDGES = ("cost_budget", "documents_consulted", "tool_calls_valid")
@@ -17,13 +17,14 @@ PERMISSION_MODES = ("default", "manual", "acceptEdits", "plan", "auto", "dontAsk
 """Of Claude Code, as `claude --help` and its documentation name them; `manual` is `default` by another name."""
 EFFORTS = {
     "claude-code": ("low", "medium", "high", "xhigh", "max"),
-    "codex": ("none", "minimal", "low", "medium", "high", "xhigh"),
+    # what its list of models names (0.171), and two of older ones; it passes any word on, and the provider decides
+    "codex": ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"),
 }
 WORKSPACE_MODES = ("repo",)
 
 _REFERENCE = "write ${VAR}: it is taken from your environment when the eval runs"
 _JUDGE_KINDS = "check, prompt, prompt_file, builtin, command, module and function"
-_QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+_QUESTION_TOOLS = ("AskUserQuestion", "request_user_input", "request_user_input_async")
 # Settings that would take the tool policy away from the agent program.
 _POLICY_SETTINGS = ("disableAllHooks", "hooks", "allowManagedHooksOnly")
 
@@ -39,7 +40,7 @@ def check_rules(spec: EvalSpec, checked: Checked) -> None:
     _judges(spec, checked)
     _reward(spec, checked)
     _thresholds(spec, checked)
-    _probes(spec, checked)
+    check_probes(spec.probes, checked)
     _bundle(spec, checked)
     if spec.sandbox.image and spec.sandbox.dockerfile:
         checked.error("sandbox", "dockerfile", says="is mutually exclusive with sandbox.image")
@@ -304,14 +305,15 @@ def _thresholds(spec: EvalSpec, checked: Checked) -> None:
             checked.error("thresholds", name, says=says, hint="it would never be missed as it is")
 
 
-def _probes(spec: EvalSpec, checked: Checked) -> None:
-    _unique(checked, [probe.name for probe in spec.probes], "probes", "name", "probe name")
-    for index, probe in enumerate(spec.probes):
+def check_probes(probes: Sequence[ProbeSpec], checked: Checked) -> None:
+    """The rules of the list `probes` of a file."""
+    _unique(checked, [probe.name for probe in probes], "probes", "name", "probe name")
+    for index, probe in enumerate(probes):
         at = ("probes", index)
         if not re.fullmatch(r"[A-Za-z0-9_.:-]+", probe.tool, re.ASCII):
             checked.error(*at, "tool", says=f"must be the name of one tool, not {shown(probe.tool)}")
         if probe.expect == "answer" and probe.tool not in _QUESTION_TOOLS:
-            checked.error(*at, "expect", says="can be answer only for AskUserQuestion and request_user_input")
+            checked.error(*at, "expect", says=f"can be answer only for {', '.join(_QUESTION_TOOLS)}")
         for key, wanted in (("answers", ("answer",)), ("reason_has", ("deny",)), ("input_after", ("rewrite",))):
             if getattr(probe, key) and probe.expect not in wanted:
                 checked.error(*at, key, says=f"goes with expect: {' or '.join(wanted)}, not with {probe.expect}")

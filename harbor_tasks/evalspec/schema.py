@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from harbor_tasks.evalspec.fields import (
     BuiltinName,
+    Count,
     EnvMap,
     Fraction,
     ImageName,
@@ -142,6 +143,15 @@ class Runner(Table):
     """`repo` of other tools, which has no effect: every case has a workspace of its own."""
 
 
+class HookBudget(Table):
+    """`models.hook_budget`: what answers may take in one trial; past it they are guessed, or the call is denied."""
+
+    calls: Count = 100
+    """How often the model is asked, a call's questions together; 0 is never."""
+    tokens: Count = 1_000_000
+    """Tokens of all requests and replies, after which it is not asked again."""
+
+
 class Models(Table):
     """`models`: which model does what."""
 
@@ -153,6 +163,8 @@ class Models(Table):
     """Judges, when a judge names no model of its own."""
     hook: NonEmptyText = DEFAULT_HOOK_MODEL
     """Answers the agent's questions."""
+    hook_budget: HookBudget = HookBudget()
+    """How much of that model a trial may use."""
 
 
 class PathRule(Table):

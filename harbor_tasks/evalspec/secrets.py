@@ -32,6 +32,7 @@ _FORMS = (
     rb"npm_[A-Za-z0-9]{36}\b",
 )
 _TOKENS = tuple(map(re.compile, _FORMS))  # one by one: each is found by its first letters
+_ANY_TOKEN = re.compile(rb"(?<!\w)(?:" + b"|".join(_FORMS) + b")")
 _WORD = re.compile(rb"\w")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:token|secret|passw(?:or)?d|pwd|api_?key|private_?key|access_?key|credentials?|authorization)(?:_|$)"
@@ -56,6 +57,11 @@ def tokens_in(content: bytes) -> Iterator[tuple[int, bytes]]:
         for found in token.finditer(content):
             if not _WORD.match(content, found.start() - 1, found.start()):
                 yield found.start(), found[0]
+
+
+def without_tokens(text: str) -> str:
+    """The text with `(hidden)` in the place of each token of a known form."""
+    return _ANY_TOKEN.sub(b"(hidden)", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def looks_secret(name: str, value: str) -> bool:

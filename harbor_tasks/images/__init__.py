@@ -2,5 +2,6 @@
 
 from harbor_tasks.images.builder import Engine
 from harbor_tasks.images.ensure import ImageRef, ensure_image, existing_image
+from harbor_tasks.images.shipped import image_for_run
 
-__all__ = ["Engine", "ImageRef", "ensure_image", "existing_image"]
+__all__ = ["Engine", "ImageRef", "ensure_image", "existing_image", "image_for_run"]

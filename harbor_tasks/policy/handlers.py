@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.evalspec.paths import find_path, is_file
-from harbor_tasks.evalspec.reader import load_yaml
+from harbor_tasks.evalspec.reader import Document, load_yaml, parse_yaml
+from harbor_tasks.evalspec.rules import check_probes
+from harbor_tasks.evalspec.schema import ProbeSpec, Table
+from harbor_tasks.evalspec.validate import Checked, checked_model
 from harbor_tasks.policy import fields
 from harbor_tasks.policy.heuristic import patterns_of
 from harbor_tasks.policy.matchers import codex_names, named
@@ -20,7 +25,9 @@ from harbor_tasks.policy.tools import Runtime
 
 Overrides = Mapping[str, "str | list[str]"]
 
-KNOWN_TOP = ("handlers", "hook_model", "case_overrides")
+KNOWN_TOP = ("handlers", "hook_model", "case_overrides", "probes")
+HANDLER_TEXTS = ("case_overrides", "probes.*.env.*", "probes.*.answers.*")
+"""Where a scalar of the file is its source text, however it looks."""
 KNOWN_FIELDS = (
     "match", "patterns", "input_filters", "env_checks", "prompt", "prompt_file", "reason", "input_checks", "rewrite",
     "on_pass", "on_fail", "on_unanswered",
@@ -67,21 +74,37 @@ class Handler:
 
 @dataclass(frozen=True)
 class Handlers:
-    """All rules of an eval. ``source`` is the author's file, or None when stage 1 made them from ``inputs.tools``."""
+    """All rules of an eval. ``source`` is the author's file, or None when stage 1 made them from ``inputs.tools``.
+
+    ``probes`` are those that the file brings; a task does not carry them.
+    """
 
     handlers: tuple[Handler, ...]
     hook_model: str | None = None
     case_overrides: dict[str, str | list[str]] = field(default_factory=dict)
     source: Path | None = None
+    probes: tuple[ProbeSpec, ...] = ()
 
 
-def read_handlers(path: Path, problems: Problems, *, ev: Eval | None = None) -> Handlers | None:
+class _Probes(Table):
+    """The key `probes` of the file: as in eval.yaml."""
+
+    probes: list[ProbeSpec] = Field(default_factory=list)
+
+
+def read_handlers(
+    path: Path, problems: Problems, *, ev: Eval | None = None, content: str | None = None
+) -> Handlers | None:  # fmt: skip
     """Read the author's tool_handlers.yaml; every fault goes to ``problems`` with its line, and the result is None.
 
-    ``ev`` gives the project root, where a ``prompt_file`` may lie too, and the default of ``hook_model``.
+    ``ev`` gives the project root, where a ``prompt_file`` may lie too, and the default of ``hook_model``. ``content``
+    is read in place of what the file holds.
     """
     before = len(problems.errors)
-    document = load_yaml(path, problems, text_under=("case_overrides",))
+    if content is None:
+        document = load_yaml(path, problems, text_under=HANDLER_TEXTS)
+    else:
+        document = parse_yaml(content, path, problems, text_under=HANDLER_TEXTS)
     if document is None:
         return None
     top, data = Place(document, problems), document.data
@@ -98,6 +121,7 @@ def read_handlers(path: Path, problems: Problems, *, ev: Eval | None = None) -> 
         fields.optional_text(top.at("hook_model"), data.get("hook_model")) or (ev.spec.models.hook if ev else None),
         _overrides(top.at("case_overrides"), data.get("case_overrides")),
         path,
+        _probes(document, problems),
     )
     if len(problems.errors) != before:
         return None
@@ -213,6 +237,15 @@ def _overrides(place: Place, value: Any) -> dict[str, str | list[str]]:
             hint = "white space and case do not tell questions apart; keep one"
             here.error(f"is the same question as {twin!r} (line {place.at(twin).line}) with another answer", hint)
     return value
+
+
+def _probes(document: Document, problems: Problems) -> tuple[ProbeSpec, ...]:
+    """The probes that the file brings, by the rules of eval.yaml's."""
+    checked = Checked({"probes": document.data.get("probes")}, document, problems)
+    found = checked_model(_Probes, checked)
+    probes = found.probes if found is not None else []
+    check_probes(probes, checked)
+    return tuple(probes)
 
 
 def handlers_of(ev: Eval, problems: Problems) -> Handlers | None:

@@ -62,6 +62,7 @@ def lint(h: Handlers | None, ev: Eval, problems: Problems) -> None:
     if ev.spec.runner.type == "codex":
         lint_codex.lint(report, rules)
     _outdated(report)
+    _same_names(report)
     for at, handler in enumerate(report.h.handlers):
         _hidden(report, at)
         _bash(report, at, handler)
@@ -203,6 +204,17 @@ def _outdated(report: Reporter) -> None:
             f"was made from other inputs.tools than {report.ev.file.name} holds now", source, 1,
             hint="resolve the eval again, or take the line out when the handlers are right", code="outdated-handlers",
         )  # fmt: skip
+
+
+def _same_names(report: Reporter) -> None:
+    """Probes of both files stand in one table of results."""
+    own = {probe.name for probe in report.ev.spec.probes}
+    for probe in report.h.probes:
+        if probe.name in own:
+            report.problems.error(
+                f"has a probe {probe.name!r}, as {report.ev.file.name} has one", report.h.source,
+                hint="rename one of them", code="probe-names",
+            )  # fmt: skip
 
 
 def _head(path: Path) -> bytes:

@@ -17,13 +17,14 @@ from harbor_tasks.policy.tools import Runtime
 #: Names of one tool in one or another agent program: a pattern for one catches calls under all of them.
 _SAME: tuple[frozenset[str], ...] = (
     frozenset({"Agent", "Task"}),
-    frozenset({"AskUserQuestion", "request_user_input"}),
+    frozenset({"AskUserQuestion", "request_user_input", "request_user_input_async"}),
 )
 #: Codex edits files with one tool, whatever the change is called elsewhere.
 EDITS = ("Write", "Edit")
 _PATCH = "apply_patch"
-_CODEX = ("request_user_input", _PATCH)
-_SPAWN = "spawn_agent"
+_CODEX = ("request_user_input", "request_user_input_async", _PATCH)
+#: The tool that starts subagents there; newer models have it in a namespace.
+_SPAWN = ("spawn_agent", "collaborationspawn_agent")
 #: Of a pattern for MCP tools, what Codex writes as `_`.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_*?]")
 #: Tools that can reach the policy's own files where these are not sealed away.
@@ -76,12 +77,13 @@ def with_aliases(patterns: Iterable[str], runtime: Runtime = "claude-code") -> t
 def codex_names(patterns: Iterable[str]) -> tuple[str, ...]:
     """The patterns and, after them, what their tools are called in Codex, where the interceptor does not know it.
 
-    A server's name and its tools' have letters, digits and ``_`` only; a subagent is started by `spawn_agent`.
+    A server's name and its tools' have letters, digits and ``_`` only; a subagent is started by `spawn_agent`, which
+    has another name with newer models.
     """
     found = dict.fromkeys(patterns)
     found |= dict.fromkeys(_NOT_IN_NAMES.sub("_", one) for one in patterns if one.startswith("mcp__"))
-    if covered("Agent", patterns) and not covered(_SPAWN, patterns):
-        found[_SPAWN] = None
+    if any(covered(name, patterns) for name in ("Agent", *_SPAWN)):
+        found |= dict.fromkeys(name for name in _SPAWN if not covered(name, patterns))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,9 @@ Which = Literal["allow", "deny"]
 PATH_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep", "LS")
 #: What a path rule with Bash also denies: the tools that read and write what a command was kept from.
 _IN_PLACE_OF_BASH = ("Read", "Edit")
+#: Claude Code asks the rules of two tools alone about paths: Edit's for all that write files, Read's for all that read
+#: them. A path rule of another tool it passes over, so a deny needs theirs.
+_RULES_OF = {"Write": "Edit", "MultiEdit": "Edit", "NotebookEdit": "Edit", "Glob": "Read", "Grep": "Read", "LS": "Read"}
 
 _FROM_TOP = "write it from the workspace, or as an absolute path"
 _RULE = re.compile(r"(?P<tool>[^()\s]+)(?P<spec>\(.*\))?", re.DOTALL)
@@ -86,7 +89,16 @@ def permission_rules(
         entry = _Entry(which, place(index)[0], problems, path, place(index)[1])
         found = _rule_text(item, entry) if isinstance(item, str) else _path_rule(item, entry)
         rules.update(dict.fromkeys(found))
+        rules.update(dict.fromkeys(_in_force(found) if which == "deny" else ()))
     return list(rules)
+
+
+def _in_force(rules: Sequence[str]) -> Iterator[str]:
+    """The rules by which the agent program denies what these path rules say."""
+    for rule in rules:
+        tool, bracket, path = rule.partition("(")
+        if bracket and tool in _RULES_OF:
+            yield f"{_RULES_OF[tool]}({path}"
 
 
 def _rule_text(text: str, entry: _Entry) -> list[str]:

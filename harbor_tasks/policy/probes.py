@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harbor_tasks.evalspec.load import Eval
+from harbor_tasks.evalspec.schema import ProbeSpec
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.matchers import covered, named, overlap, subsumed
 from harbor_tasks.policy.tools import REACHING
@@ -44,15 +45,17 @@ class Route:
     handler: int | None = None
 
 
-def probes_of(ev: Eval, handlers: Handlers | None) -> tuple[Probe, ...]:  # noqa: ARG001 - resolved files bring some later
-    """The eval's own probes, in its order."""
-    return tuple(
-        Probe(
-            name=spec.name, tool=spec.tool, input=spec.input, expect=spec.expect, env=spec.env, result=spec.result,
-            reason_has=tuple(spec.reason_has), answers=spec.answers, input_after=spec.input_after,
-            result_after=spec.result_after,
-        )
-        for spec in ev.spec.probes
+def probes_of(ev: Eval, handlers: Handlers | None) -> tuple[Probe, ...]:
+    """The eval's own probes, in its order, then those that its tool_handlers.yaml brings."""
+    return tuple(map(probe_of, (*ev.spec.probes, *(handlers.probes if handlers else ()))))
+
+
+def probe_of(spec: ProbeSpec) -> Probe:
+    """A probe as it is forced."""
+    return Probe(
+        name=spec.name, tool=spec.tool, input=spec.input, expect=spec.expect, env=spec.env, result=spec.result,
+        reason_has=tuple(spec.reason_has), answers=spec.answers, input_after=spec.input_after,
+        result_after=spec.result_after,
     )  # fmt: skip
 
 
@@ -94,7 +97,7 @@ def _of_tool(tool: str, rules: tuple[Handler, ...], denied: tuple[str, ...]) -> 
 
 def _effect(tool: str, rule: Handler) -> str:
     """What becomes of a call that this handler catches."""
-    if tool in ("AskUserQuestion", "request_user_input"):
+    if tool in ("AskUserQuestion", "request_user_input", "request_user_input_async"):
         return "answered" if named(tool, rule.patterns) else "denied: questions are answered only when they are named"
     if rule.rewrite:
         return "rewritten" if not (rule.env_checks or rule.input_checks) else "checked and rewritten"

@@ -117,6 +117,29 @@ def example_texts(regex: str, flags: int = 0) -> list[str]:
     return [text for text in _examples(tree) if re.search(regex, text, flags)]
 
 
+def branch_texts(regex: str, flags: int = 0) -> list[str]:
+    """For each alternative in the regex, wherever it stands, the shortest text that is found by it."""
+    tree = importlib.import_module("re._parser").parse(regex, flags)
+    found = dict.fromkeys(text for variant in _variants(list(tree)) for text in _examples(variant)[:2])
+    return [text for text in found if re.search(regex, text, flags)]
+
+
+def _variants(items: list[Any]) -> Iterator[list[Any]]:
+    """The items as they are, and with each alternative alone."""
+    yield items
+    for at, (op, value) in enumerate(items):
+        name = str(op)
+        if name == "BRANCH":
+            inner = [variant for branch in value[1] for variant in _variants(list(branch))]
+        elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
+            inner = list(_variants(list(_bodies(name, value)[0])))[1:]
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            inner = list(_variants(list(value[2])))[1:]
+        else:
+            continue
+        yield from ([*items[:at], *variant, *items[at + 1 :]] for variant in inner)
+
+
 def _repeats(items: Any, before: str) -> Iterator[tuple[str, int, Any]]:
     """Every repeat of many rounds in the tree: an example of what stands before it, its least rounds, and its body."""
     for op, value in items:

@@ -3,7 +3,7 @@
 - calls.py: what is asked, and of an answer what must be the same everywhere
 - here.py: on this machine, the matchers and the exact registered command of the built settings.json
 - sandbox.py: in a container, or under Harbor: one task of the eval that carries all probes
-- through.py: through the agent program itself, which a scripted endpoint makes propose the calls
+- through/: through the agent program itself, which a scripted endpoint makes propose the calls
 - report.py: the table, the JSON, the exit code
 
 The first two ask as the agent program asks, by the same script (interceptor/prober.py). No model and no tool runs.
@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harbor_tasks.environments.base import RunOptions
+from harbor_tasks.environments.strangers import require_trust
 from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.policy.handlers import Handlers, read_handlers
 from harbor_tasks.policy.probes import routes
-from harbor_tasks.proving.calls import forced_calls
+from harbor_tasks.proving.calls import Outcome, forced_calls
 from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
-from harbor_tasks.proving.through import Passage, through
+from harbor_tasks.proving.through import Passage, Stage, require, through
 from harbor_tasks.tasks.manifest import BUILD_DIR, read_manifest
 
 __all__ = ["ENVIRONMENTS", "ProbeReport", "ProbeRow", "prove"]
@@ -33,13 +34,14 @@ ENVIRONMENTS = ("local", "docker", "harbor")
 def prove(
     source: Path, *, environments: Sequence[str] = ("local",), caller: Mapping[str, str] | None = None,
     options: RunOptions | None = None, say: Callable[[str], None] | None = None, agent: str | None = None,
+    modes: Sequence[str] | None = None, standard: bool = True,
 ) -> ProbeReport:  # fmt: skip
     """Force every probe of the built tasks in ``source``; ``caller`` is the user's environment (this process's).
 
     With several environments the calls that the handlers themselves are about are asked too, and what differs between
     environments is a failure. So they are with ``agent``: the program through which all calls go then. ``options`` name
-    the engine and Harbor; ``say`` gets lines of progress. AuthorError when ``source`` is no build; MachineError when
-    its policy does not work at all somewhere.
+    the engine and Harbor; ``say`` gets lines of progress; ``modes`` and ``standard`` are those of `through`.
+    AuthorError when ``source`` is no build; MachineError when its policy does not work at all somewhere.
     """
     for name in environments:
         if name not in ENVIRONMENTS:
@@ -49,6 +51,10 @@ def prove(
         raise AuthorError(f"{' '.join(options.harbor_options)}: only --env harbor takes arguments for Harbor")
     source = source.resolve()
     manifest = read_manifest(source)
+    if agent is not None:
+        require(agent, environments, manifest)
+    for name in environments:
+        require_trust(source, manifest, name, trusted=options.trust)
     built = source / BUILD_DIR / "probe"
     caller = os.environ if caller is None else caller
     places = list(dict.fromkeys(environments))
@@ -56,6 +62,7 @@ def prove(
     forced = forced_calls(manifest, handlers if len(places) > 1 or agent is not None else None)
     rows: list[ProbeRow] = []
     sealed: dict[str, bool] = {}
+    outcomes: dict[str, Mapping[str, Outcome]] = {}
     for place in places:
         if place == "local":
             found, sealed[place] = ask_here(built, manifest, caller, forced), False
@@ -64,13 +71,16 @@ def prove(
 
             found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say)
         rows += [row_of(one, place, found.get(one.id)) for one in forced]
+        outcomes[place] = found
     servers = [server.name for server in manifest.mcp_servers]
     passages: list[Passage] = []
     tools: tuple[str, ...] | None = None
-    if agent is not None:
-        alone = ask_here(built, manifest, caller, forced)
-        passages, offered = through(source, manifest, caller, forced, alone, agent, say)
-        tools = tuple(name for name in offered if not name.startswith("mcp__"))
+    for place in places if agent is not None else ():
+        assert agent is not None
+        stage = Stage(place, source, manifest, caller, options, say or (lambda _: None))
+        seen, offered = through(agent, stage, forced, outcomes[place], modes=modes, standard=standard)
+        passages += seen
+        tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
     state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)
     return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 

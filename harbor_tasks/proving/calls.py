@@ -42,8 +42,13 @@ def forced_calls(manifest: BuildManifest, handlers: Handlers | None) -> list[For
 
 def set_variables(manifest: BuildManifest, caller: Mapping[str, str]) -> dict[str, str]:
     """The eval's variables, without those that refer to one that nobody set."""
+    return filled(manifest.execution.env, caller)
+
+
+def filled(variables: Mapping[str, str], caller: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the values that their references give, without those that refer to one that nobody set."""
     env = {}
-    for name, value in manifest.execution.env.items():
+    for name, value in variables.items():
         try:
             env[name] = resolve_value(value, caller)
         except UnsetError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from harbor_tasks.errors import printable
@@ -96,16 +97,14 @@ class ProbeReport:
                 yield "* not sealed"
         else:
             yield "no probes: the eval names none under `probes`"
-        if self.through:
-            heads = ("probe", "mode", "expected", "hook", "decision", "tool ran", "", "the model read")
-            table = Table(*heads, title="through the agent program", **style)
-            for seen in self.through:
-                ran = "?" if seen.entered is None else "yes" if seen.entered else "no"
-                cells = (
-                    seen.name, seen.mode, seen.expected, "yes" if seen.hook else "no", seen.decision, ran,
-                    "ok" if seen.ok else "MISSED", "; ".join(seen.notes) or _short(seen.read),
-                )  # fmt: skip
-                table.add_row(*map(printable, cells))
+        for place in dict.fromkeys(seen.environment for seen in self.through):
+            table = Table(title=f"through the agent program, {place}", **{**style, "padding": 0})
+            for head in ("probe", "mode", "hook", "decision", "ran", "effect", "", "the model read"):
+                table.add_column(head, overflow="fold", ratio=1 if head in ("probe", "the model read") else None)
+            seen_here = [seen for seen in self.through if seen.environment == place]
+            for cells, alike in groupby(seen_here, key=_cells):
+                modes = "\n".join(dict.fromkeys(seen.mode.removesuffix("Permissions") for seen in alike))
+                table.add_row(*map(printable, (cells[0], modes, *cells[1:])))
             yield table
         table = Table("tool", "state", "by", title="routes", **style)
         for route in self.routes:
@@ -115,7 +114,18 @@ class ProbeReport:
         yield f"{len(by_call)} probe{'s' if len(by_call) != 1 else ''}, {missed} missed"
         if self.through:
             missed = sum(not seen.ok for seen in self.through)
-            yield f"{len(self.through)} calls through the agent program, {missed} missed"
+            found = sum(seen.verdict == "found" for seen in self.through)
+            more = f", {found} not held but found" if found else ""
+            yield f"{len(self.through)} calls through the agent program, {missed} missed{more}"
+
+
+def _cells(seen: Passage) -> tuple[str, ...]:
+    """What a table says of a call, without the mode: modes in which all is the same share a row."""
+    yes = {None: "?", True: "yes", False: "no"}
+    verdict = {"ok": "ok", "found": "FOUND", "missed": "MISSED"}[seen.verdict]
+    effect = "-" if seen.effect is None else yes[seen.effect]
+    said = "; ".join(seen.notes) or _short(seen.read)
+    return (seen.name, yes[seen.hook], seen.decision, yes[seen.entered], effect, verdict, said)
 
 
 def row_of(forced: Forced, place: str, outcome: Outcome | None) -> ProbeRow:

@@ -28,7 +28,7 @@ from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest, ExecutionPart, TaskPart, manifest_path
 
 TASK = "probes"
-_SECONDS = (60.0, 3.0)
+_SECONDS = (120.0, 5.0)
 """What the agent gets, and more for each probe: the hook's own limit is for one that asks a model."""
 
 
@@ -98,7 +98,9 @@ def probe_build(
 
 def _policy(probe: Path, example: Path, target: Path) -> None:
     """The policy of probes with the eval's own setup, and the layer where it travels with each task."""
-    copy_tree(probe, target)
+    if probe.is_dir():  # an eval without rules and permissions has none
+        copy_tree(probe, target)
+    target.mkdir(parents=True, exist_ok=True)
     for name in ("setup", "layer"):
         if (example / name).exists():
             copy_tree(example / name, target / name)

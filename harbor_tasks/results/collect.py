@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.environments.base import Job, JudgeResult, Trial, read_job, read_trials, trial_dir
+from harbor_tasks.environments.costs import NOTHING, Spent, agent_spent, all_judges, hook_spent, judges_spent
 from harbor_tasks.errors import InterruptedRun, MachineError
+from harbor_tasks.results.questions import Answered, questions_of
 from harbor_tasks.results.transcript import Transcript, read_transcript
 
 FAULT = 1
 """Exit code: a trial errored, vanished or is unjudged, or a threshold was missed."""
+_SHOWN, _DEPTH = 200, 40
+"""Of a rewritten field: characters that are shown; of an input: how deep it is kept."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,28 @@ class Intercepted:
     decision: str
     tier: str | None
     reason: str
+    input: Any = field(default=None, compare=False)
+    """As the agent proposed it; None when only the log tells of the call."""
+    input_as_run: Any = field(default=None, compare=False)
+    """As the tool got it; None when the call was refused."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a job cost: the agent's model, the answers of the hook's, the judges'.
+
+    ``earlier_usd`` is what trials cost that were run again since, whose details are gone.
+    """
+
+    agent: Spent = NOTHING
+    hook: Spent = NOTHING
+    judges: Spent = NOTHING
+    earlier_usd: float = 0.0
+
+    @property
+    def total(self) -> Spent:
+        """All together, earlier runs of trials too."""
+        return self.agent + self.hook + self.judges + Spent(self.earlier_usd or None)
 
 
 @dataclass(frozen=True)
@@ -85,6 +112,8 @@ class JobSummary:
     judges: tuple[JudgeSummary, ...]
     thresholds: tuple[ThresholdResult, ...]
     calls: tuple[Intercepted, ...]
+    questions: tuple[Answered, ...]
+    costs: Costs
     not_enforced: tuple[str, ...]
     warnings: tuple[str, ...]
     faults: tuple[str, ...]
@@ -123,10 +152,17 @@ def collect_job(folder: Path) -> JobSummary:
     judges = tuple(judge_summaries(job.manifest, trials))
     thresholds = tuple(check_thresholds(job.manifest.get("thresholds") or {}, judges))
     calls: list[Intercepted] = []
+    questions: list[Answered] = []
+    costs = Costs(earlier_usd=job.earlier_usd)
     warnings = list(job.not_enforced)
     for trial in trials:
         transcript = _read(folder, trial)
         calls += intercepted(trial, transcript)
+        questions += questions_of(trial, transcript.log)
+        costs = replace(
+            costs, agent=costs.agent + agent_spent(trial), hook=costs.hook + hook_spent(transcript.log),
+            judges=costs.judges + judges_spent(all_judges(trial)),
+        )  # fmt: skip
         warnings += _warnings(trial, transcript)
     faults = tuple(job_faults(job, trials, thresholds))
     return JobSummary(
@@ -138,6 +174,8 @@ def collect_job(folder: Path) -> JobSummary:
         judges=judges,
         thresholds=thresholds,
         calls=tuple(calls),
+        questions=tuple(questions),
+        costs=costs,
         not_enforced=tuple(h["match"] for h in job.manifest.get("handlers") or [] if not h.get("enforced", True)),
         warnings=tuple(warnings),
         faults=faults,
@@ -157,8 +195,7 @@ def missing_steps(trial: Trial) -> tuple[str, ...]:
 
 def judges_of(trial: Trial) -> dict[str, JudgeResult]:
     """Name → result of all judges of a trial, those of its steps included."""
-    found = {judge.name: judge for step in trial.steps for judge in step.judges}
-    return found | {judge.name: judge for judge in trial.judges}
+    return {judge.name: judge for judge in all_judges(trial)}
 
 
 def judge_summaries(manifest: Mapping[str, Any], trials: Iterable[Trial]) -> Iterator[JudgeSummary]:
@@ -200,7 +237,7 @@ def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[Threshold
     if job.status == "interrupted":
         yield "the job was interrupted"
     for trial in trials:
-        if not is_scored(trial):
+        if not is_scored(trial) and not (job.status == "partial" and trial.status == "pending"):
             yield f"{trial_label(trial)}: {outcome(trial)}"
     for threshold in thresholds:
         if not threshold.met:
@@ -248,11 +285,16 @@ def intercepted(trial: Trial, transcript: Transcript) -> Iterator[Intercepted]:
     caught = {line.get("tool_use_id") for line in transcript.log if line.get("handler") is not None}
     for call in transcript.calls:
         if call.decision != "none" or call.id in caught:
-            yield _intercepted(trial, call.name, call.decision, call.tier, call.reason, call.answers)
+            shown = _intercepted(trial, call.name, call.decision, call.tier, call.reason, call.answers)
+            given, run = _cut(call.input), _cut(call.input_as_run)
+            if call.decision == "rewrite" and run != given:
+                shown = replace(shown, reason="; ".join(_changes(given, run)))
+            yield replace(shown, input=given, input_as_run=run)
     for line in transcript.not_seen:
         if line["decision"] != "none" or line.get("tool_use_id") in caught:
             tool, answers = str(line.get("tool", "")), line.get("answers")
-            yield _intercepted(trial, tool, line["decision"], line.get("tier"), line.get("reason"), answers)
+            shown = _intercepted(trial, tool, line["decision"], line.get("tier"), line.get("reason"), answers)
+            yield replace(shown, input_as_run=_cut(line.get("updated_input")))
 
 
 def _intercepted(
@@ -261,6 +303,33 @@ def _intercepted(
     said = [f"{a.get('question')} → {_answer(a.get('answer'))}" for a in answers or [] if isinstance(a, dict)]
     shown = "; ".join(said) or str(reason or "")
     return Intercepted(trial.id, trial.task, trial.attempt, tool, decision, tier if tier is None else str(tier), shown)
+
+
+def _changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """What a rewrite made of each field, a text each."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        yield f"{at}: {_brief(before)} → {_brief(after)}"
+        return
+    for name in dict.fromkeys((*before, *after)):
+        here = f"{at}.{name}" if at else str(name)
+        if name not in before:
+            yield f"{here}: {_brief(after[name])}"
+        elif before[name] != after.get(name):
+            yield from _changes(before[name], after.get(name), here)
+
+
+def _cut(value: Any, depth: int = _DEPTH) -> Any:
+    """An input without what lies so deep that whoever goes through it would fail: a model may nest at will."""
+    if isinstance(value, dict | list) and not depth:
+        return "…"
+    if isinstance(value, dict):
+        return {name: _cut(item, depth - 1) for name, item in value.items()}
+    return [_cut(item, depth - 1) for item in value] if isinstance(value, list) else value
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _answer(answer: Any) -> str:
@@ -300,6 +369,9 @@ def _warnings(trial: Trial, transcript: Transcript) -> Iterator[str]:
     """What a reader of the numbers must know of a trial, a line each."""
     label = trial_label(trial)
     yield from (f"{label}: {warning}" for warning in trial.warnings)
+    for judge in judges_of(trial).values():
+        if judge.cut:
+            yield f"{label}: judge {judge.name} was not shown all: {'; '.join(judge.cut)}"
     if is_scored(trial) and missing_steps(trial):
         yield f"{label}: without a result: step {', '.join(missing_steps(trial))}"
     if transcript.bad_lines:

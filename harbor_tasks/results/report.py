@@ -19,9 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from harbor_tasks.environments.base import JudgeResult, Trial
+from harbor_tasks.environments.costs import Spent
 from harbor_tasks.errors import printable
+from harbor_tasks.pricing import CACHE_READ, CACHE_WRITE, INPUT, OUTPUT
 from harbor_tasks.resources import resource
 from harbor_tasks.results.collect import (
+    Costs,
     Intercepted,
     JobSummary,
     JudgeSummary,
@@ -31,10 +34,13 @@ from harbor_tasks.results.collect import (
     outcome,
     trial_label,
 )
+from harbor_tasks.results.questions import WORDS, question_table
 
 MAX_CALLS = 200
 """Rows of the table of calls in a terminal; `--json` and the page have all."""
 HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_KINDS = {INPUT: "input", OUTPUT: "output", CACHE_WRITE: "cache write", CACHE_READ: "cache read"}
+"""Columns of tokens."""
 LIMITS = {"min_mean": "mean ≥", "min_pass_rate": "passed ≥", "max_error_rate": "errors ≤"}
 STYLES = {
     "scored": "green", "unjudged": "yellow", "pending": "yellow", "interrupted": "yellow", "error": "red",
@@ -47,6 +53,10 @@ def job_tables(summary: JobSummary) -> list[RenderableType]:
     shown: list[RenderableType] = [_trial_table(summary)]
     if len(summary.judges) > 0:
         shown.append(_judge_table(summary))
+    if summary.questions:
+        shown.append(_question_table(summary))
+    if not summary.costs.total.nothing:
+        shown.append(_cost_table(summary))
     if summary.calls:
         shown.append(_call_table(summary))
         if len(summary.calls) > MAX_CALLS:
@@ -81,7 +91,7 @@ def job_json(summary: JobSummary) -> dict[str, Any]:
     job = summary.job
     data = {
         "job": job.id, "name": job.name, "folder": str(summary.folder), "source": job.source, "agent": job.agent,
-        "scripted": job.scripted,
+        "scripted": job.scripted, "server": job.server,
         "environment": job.environment, "sealed": job.sealed, "created": job.created, "status": job.status,
         "exit_code": summary.exit_code, "faults": list(summary.faults), "warnings": list(summary.warnings),
         "expected": summary.expected, "scored": summary.scored, "mean_reward": summary.mean_reward,
@@ -100,6 +110,12 @@ def job_json(summary: JobSummary) -> dict[str, Any]:
         "judges": [dataclasses.asdict(judge) for judge in summary.judges],
         "thresholds": [dataclasses.asdict(threshold) for threshold in summary.thresholds],
         "calls": [dataclasses.asdict(call) for call in summary.calls],
+        "questions": [dataclasses.asdict(question) for question in summary.questions],
+        "answers": {WORDS[tier]: sum(one.tier == tier for one in summary.questions) for tier in WORDS},
+        "cost": {
+            **{who: spent.as_json() for who, spent in spenders(summary.costs)}, "usd": summary.costs.total.usd,
+            "earlier_usd": summary.costs.earlier_usd, "max_usd": job.max_cost_usd,
+        },
     }  # fmt: skip
     clean: dict[str, Any] = _clean(data)
     return clean
@@ -110,9 +126,19 @@ def report_html(summary: JobSummary) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(score=_score, rate=_rate, seconds=_seconds)
+    environment.filters.update(score=_score, rate=_rate, seconds=_seconds, usd=_usd, number=_number)
     environment.globals.update(
-        judges_of=judges_of, judge_value=_judge_value, missing_steps=missing_steps, outcome=outcome, label=trial_label
+        question_table=question_table,
+        spenders=spenders,
+        words=WORDS,
+        unpriced=_unpriced,
+        kinds=_KINDS,
+        counts=lambda spent: dict(spent.tokens),
+        judges_of=judges_of,
+        judge_value=_judge_value,
+        missing_steps=missing_steps,
+        outcome=outcome,
+        label=trial_label,
     )
     template = environment.from_string(resource("templates", "report.html.j2").read_text(encoding="utf-8"))
     page = template.render(summary=summary, job=summary.job, lines=list(summary_lines(summary)))
@@ -205,6 +231,45 @@ def _limits(summary: JobSummary, judge: JudgeSummary) -> Text:
     return cell
 
 
+def _question_table(summary: JobSummary) -> Table:
+    """Each question with what was said to it and by whom; equal ones are one row."""
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    rows = question_table(summary.questions)
+    table = _table(
+        f"questions ({len(summary.questions)})", ("question", {"ratio": 3}), ("answer", {"ratio": 2}), ("by", {}),
+        ("times", right), ("tokens", right), ("ms", right),
+    )  # fmt: skip
+    for row in rows[:MAX_CALLS]:
+        style = "yellow" if row.tier == "guessed" else ""
+        by = _text(WORDS[row.tier], style)
+        if row.model is not None:
+            by.append_text(_text(f"\n{_shorten(row.model, 60)}"))
+        cells = (str(row.count), _number(row.tokens), "-" if row.mean_ms is None else f"{row.mean_ms:.0f}")
+        table.add_row(_text(_shorten(row.question)), _text(_shorten(row.answer)), by, *map(_text, cells))
+    if len(rows) > MAX_CALLS:
+        table.caption = f"and {len(rows) - MAX_CALLS} more; --json shows all"
+    return table
+
+
+def _cost_table(summary: JobSummary) -> Table:
+    """What the agent, the hook's answers and the judges cost: USD where prices are known, else tokens only."""
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    paid = " (a script stood in for the agent's model: not paid)" if summary.job.scripted else ""
+    table = _table(f"cost{paid}", ("of", {}), ("USD", right), *((kind, right) for kind in _KINDS.values()), ("", {}))
+    costs = summary.costs
+    rows = [*spenders(costs), *([("earlier runs", Spent(costs.earlier_usd))] if costs.earlier_usd else [])]
+    for who, spent in (*rows, ("all", costs.total)):
+        tokens = dict(spent.tokens)
+        counts = [_number(tokens.get(kind)) for kind in _KINDS]
+        table.add_row(_text(who), _text(_usd(spent.usd)), *map(_text, counts), _text(_unpriced(spent), "yellow"))
+    return table
+
+
+def spenders(costs: Costs) -> tuple[tuple[str, Spent], ...]:
+    """Who spent what, apart."""
+    return ("agent", costs.agent), ("hook", costs.hook), ("judges", costs.judges)
+
+
 def _call_table(summary: JobSummary) -> Table:
     """The calls of each trial under its name; equal ones in a row are one line."""
     table = _table(
@@ -244,6 +309,18 @@ def _shorten(text: str, limit: int = 240) -> str:
 
 def _score(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def _usd(value: float | None) -> str:
+    return "-" if value is None else "<0.0001" if 0 < value < 0.0001 else f"{value:.4f}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _unpriced(spent: Spent) -> str:
+    return f"no price is known for {', '.join(map(_one_line, spent.unpriced))}" if spent.unpriced else ""
 
 
 def _rate(value: float | None) -> str:

@@ -19,6 +19,8 @@ from harbor_tasks.resources import script_module
 class ToolCall:
     """One tool call of the transcript, with what the interception log says of it.
 
+    ``input`` is what the agent proposed, ``input_as_run`` what the tool got: after a rewrite or an answer another one,
+    None when the call was refused (of a run without our hook's log there are no rewrites to tell of).
     ``decision`` is ``none`` both for a call that the hook let pass and for one that it never saw (``logged`` tells).
     ``agent`` is the tool use that started the subagent which made this call. ``answers`` are the log's, one a question.
     """
@@ -26,6 +28,7 @@ class ToolCall:
     id: str
     name: str
     input: Any
+    input_as_run: Any
     result: str | None
     is_error: bool
     agent: str | None

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, display_path
@@ -40,6 +40,7 @@ from harbor_tasks.tasks.state import (
     state_lines,
     unit_of,
 )
+from harbor_tasks.tasks.variant import variant_of
 from harbor_tasks.tasks.watches import project_is_cwd, watches_of
 from harbor_tasks.tasks.write import ChangedMeanwhileError, Output
 
@@ -92,14 +93,19 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     return report
 
 
-def read_eval(eval_path: Path, only: Sequence[str], problems: Problems) -> Selection | None:
+def read_eval(
+    eval_path: Path, only: Sequence[str], problems: Problems, *, runner: str | None = None
+) -> Selection | None:
     """Read the eval and list its cases; as much of it as can be checked although something is wrong."""
     ev = load_eval(eval_path, problems)
     if ev is None:
         return None
+    ev = ev if runner in (None, ev.spec.runner.type) else variant_of(ev, str(runner))
     for key in ev.not_packed:
         problems.warn(f"{key} is not packed", ev.file, ev.line(key), hint="it has no effect here", code="not-packed")
     plan = plan_eval(ev, problems)
+    if plan is not None and runner is not None:  # whose tasks carry calls, and run no skill
+        plan = replace(plan, missing=())
     every = list_cases(ev, Problems()) if only else list_cases(ev, problems)
     names = {name.case_id: name for name in task_names(ev.spec.name, (directory.name for directory in every))}
     wanted = list_cases(ev, problems, only) if only else every
@@ -120,7 +126,7 @@ def assemble(
     """What `build` does when something may have changed (see build.build)."""
     since = time.time_ns()
     problems = Problems()
-    selection = read_eval(eval_path, request.only, problems)
+    selection = read_eval(eval_path, request.only, problems, runner=request.runner)
     if selection is None or problems.errors or selection.plan is None:
         if selection is not None:
             read_cases(selection, problems)
@@ -200,7 +206,10 @@ class _Build:
 
     def _keep(self, stored: State) -> None:
         """Find the tasks of an earlier build that are as they would be now: nothing that they depend on has changed."""
-        if stored.request.eval != self.request.eval or not stored.eval_is_same():
+        if (stored.request.eval, stored.request.runner) != (
+            self.request.eval,
+            self.request.runner,
+        ) or not stored.eval_is_same():
             return
         known = {(task.directory, task.case_id, task.source): task for task in stored.tasks}
         for index, (name, directory) in enumerate(self.selection.cases):

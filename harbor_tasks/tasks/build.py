@@ -55,16 +55,17 @@ def check(eval_path: Path, *, strict: bool = False, only: Sequence[str] = ()) ->
 
 def build(
     eval_path: Path, out: Path, *, only: Sequence[str] = (), strict: bool = False, jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, runner: str | None = None,
 ) -> BuildReport:  # fmt: skip
     """Render each case into ``out``; AuthorError with all errors, and then nothing was written.
 
     ``only`` names the cases that ``out`` will hold; without it all. ``jobs`` is the number of processes that render.
+    ``runner``: as if the eval were written for this agent program (variant.py).
     Tasks that would not differ are left as they are; when nothing changed at all, no file is even read.
     """
     began = time.monotonic()
     out = Path(os.path.abspath(out))  # noqa: PTH100 - where the author named it, whatever links are on the way
-    request = request_of(eval_path, only, strict=strict)
+    request = request_of(eval_path, only, strict=strict, runner=runner)
     stored = read_state(out)
     if stored is not None and stored.nothing_changed(request, out):
         report = _same_again(out, stored)

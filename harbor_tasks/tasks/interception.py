@@ -20,6 +20,7 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.envrefs import env_references
 from harbor_tasks.evalspec.load import Eval
+from harbor_tasks.evalspec.schema import HookBudget
 from harbor_tasks.policy.handlers import (
     Handlers,
     Overrides,
@@ -44,6 +45,8 @@ HOOK_TIMEOUT = 45
 WHY_REFUSED = "refused: the check that has to come before this call could not run"
 
 _QUESTIONS = "request_user_input"
+#: Also the one whose answer the model does not wait for.
+_ANSWERED_AFTER = "request_user_input|request_user_input_async"
 _PIN = "0" * 64
 #: Characters that JSON leaves as they are, but YAML readers take for line breaks or refuse.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
@@ -152,6 +155,9 @@ def prepare(ev: Eval, handlers: Handlers | None, command: str, *, protect: bool 
         pinned[CODEX_HOOKS] = _pretty(_codex_hooks(handlers, command, protect=protect))
     head = ",\n".join(f"  {_json(task_handler(handler))}" for handler in handlers.handlers)
     model = f' "hook_model": {_json(handlers.hook_model)},\n' if handlers.hook_model else ""
+    budget = ev.spec.models.hook_budget
+    if budget != HookBudget():
+        model += f' "hook_budget": {_json(budget.model_dump())},\n'
     text = f'{{\n "handlers": [\n{head}\n ],\n{model}'
     return Interception({SCRIPT: _script()}, pinned, text, handlers.case_overrides)
 
@@ -179,7 +185,7 @@ def _codex_hooks(handlers: Handlers, command: str, *, protect: bool) -> dict[str
     matcher = hook_matcher(patterns, protect=protect, runtime="codex")
     groups = {"PreToolUse": [_group(matcher or "*", command)]}
     if named(_QUESTIONS, patterns):
-        groups["PostToolUse"] = [_group(_QUESTIONS, command)]
+        groups["PostToolUse"] = [_group(_ANSWERED_AFTER, command)]
     return {"hooks": groups}
 
 

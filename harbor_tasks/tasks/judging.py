@@ -17,6 +17,7 @@ from harbor_tasks.evalspec import Case, Eval
 from harbor_tasks.evalspec.paths import is_file
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
+from harbor_tasks.tasks.judge_prompts import check_prompt, model_of
 
 __all__ = ["BUILTIN_ARGUMENTS", "Judging", "LibFile", "judges_config", "judging_of"]
 
@@ -34,6 +35,11 @@ class Judging:
     judges: tuple[dict[str, Any], ...]
     lib: tuple[LibFile, ...]
     inputs: tuple[Path, ...]
+
+    @property
+    def asks_models(self) -> bool:
+        """Is one of them a model?"""
+        return any(judge["kind"] == "prompt" for judge in self.judges)
 
 
 def judging_of(ev: Eval, problems: Problems) -> Judging:
@@ -130,14 +136,15 @@ def _work(
         lib.update((file.path, file) for file in files)
         inputs.update(dict.fromkeys(path for file in files for path in (file.source, file.source.parent)))
         return {"module": judge.module, "function": judge.function}
-    texts = [] if judge.prompt is None else [judge.prompt]
+    texts: list[tuple[str, Path | None]] = [] if judge.prompt is None else [(judge.prompt, None)]
     if judge.prompt_file is not None:
         texts += _prompt_file(place, judge.prompt_file, inputs)
-    model = judge.model or place.ev.spec.models.judge
-    return {"prompt": "\n\n".join(texts), "model": model, "samples": judge.samples}
+    check_prompt(place.ev, place.at, texts, place.problems)
+    prompt = "\n\n".join(text for text, _ in texts)
+    return {"prompt": prompt, "model": model_of(place.ev, judge), "samples": judge.samples}
 
 
-def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str]:
+def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[tuple[str, Path | None]]:
     path = place.ev.resolve(text, Problems(), "judges", place.at, "prompt_file", what="prompt file")
     if path is None or not is_file(path):  # said when eval.yaml was read
         return []
@@ -146,7 +153,8 @@ def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[str
         data = path.read_bytes()
         if len(data) > MAX_PROMPT_BYTES:
             place.error("prompt_file", f"{text} is larger than {MAX_PROMPT_BYTES // 1024} KiB")
-        return [data.decode("utf-8-sig").replace("\r\n", "\n")]
+            return []
+        return [(data.decode("utf-8-sig").replace("\r\n", "\n"), path)]
     except UnicodeDecodeError:
         place.error("prompt_file", f"{text} is not UTF-8", hint="save it as UTF-8")
     except OSError as error:

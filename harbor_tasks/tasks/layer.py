@@ -23,6 +23,7 @@ from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.paths import is_file, is_folder, is_there
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
+from harbor_tasks.tasks.memory import MEMORY, imported
 from harbor_tasks.tasks.names import is_safe, slug
 from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile
 from harbor_tasks.tasks.runtime import files_digest
@@ -117,11 +118,28 @@ class _Finder:
                 path = self._watch(base / name)
                 if self._is_there(base, name, folder=False):
                     found[name] = list(self._file(path, f"workspace/{name}", inside=self.ev.project))
+            for name in MEMORY:
+                found.update({path: files for path, files in self._imports(base, name) if path not in found})
             settings = self._watch(base / ".claude/settings.json")
             if _json(settings).get("hooks"):
                 self._hooks_not_run(settings)
         for files in found.values():
             yield from files
+
+    def _imports(self, base: Path, memory: str) -> Iterator[tuple[str, list[TaskFile]]]:
+        """What a memory file takes in; what cannot be packed is said where it is named."""
+        left_out = self._left_out(base)
+        for one in imported(base, memory):
+            path = None if one.path is None else self._watch(base / one.path)
+            why = "is not found" if one.path is not None else "leads out of the project, and is not packed"
+            if path is not None and one.found:
+                way = [path, *list(path.parents)[: str(one.path).count("/")]]
+                if not any(left_out(step) for step in way):
+                    yield str(one.path), list(self._file(path, f"workspace/{one.path}", inside=self.ev.project))
+                    continue
+                why = "is not for the agent to see, and is not packed"
+            if one.written.endswith(".md"):  # other words with an @ are names of people and packages
+                self.problems.warn(f"@{one.written} {why}", base / one.by, one.line, code="memory-import")
 
     def _check_home(self, base: Path) -> None:
         """What the project's `.claude` holds is passed over in silence when it is no folder, or may not be read."""

@@ -20,6 +20,7 @@ from harbor_tasks.policy.lint import lint
 from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.conformance import faults_of
 from harbor_tasks.tasks.interception import interception_files
+from harbor_tasks.tasks.judge_prompts import check_case
 from harbor_tasks.tasks.judging import Judging, judges_config, judging_of
 from harbor_tasks.tasks.layer import Layer, layer_of
 from harbor_tasks.tasks.own_base import OwnBase, own_base
@@ -95,7 +96,7 @@ def plan_eval(ev: Eval, problems: Problems) -> EvalPlan | None:
     try:
         policy = interception_files(ev, handlers, {})
         _prove(policy, ev)
-        seal = seal_of(ev, handlers) if ev.spec.sandbox.sealed else None
+        seal = seal_of(ev, handlers, layer.servers) if ev.spec.sandbox.sealed else None
         toml = task_toml(ev, layer.servers, image, hook_model=answers_questions(handlers), problems=problems)
     except AuthorError as error:
         problems.extend(error.problems)
@@ -155,9 +156,12 @@ def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iter
         model_base_url=MODEL_BASE_URL, model_key=MODEL_KEY,
     )  # fmt: skip
     yield made("environment/setup", setup, 0o755)
+    codex = ("codex_transcript.py",) if ev.spec.runner.type == "codex" else ()  # what the verifier reads its record by
     tests = [
         made("test.sh", render_task_file("tests/test.sh"), 0o755),
         made("verify.py", resource("interceptor", "verify.py").read_bytes()),
+        *(made(name, resource("interceptor", name).read_bytes()) for name in codex),
+        *([made("judge.py", resource("interceptor", "judge.py").read_bytes())] if judging.asks_models else ()),
         *(made(f"lib/{lib.path}", lib.source.read_bytes()) for lib in judging.lib),
     ]
     yield from for_each_step(ev, tests)
@@ -282,6 +286,7 @@ class _Task:
     def tests(self) -> Iterator[TaskFile]:
         """`tests/`: what the verifier gets beside what is shared."""
         plan, case = self.plan, self.case
+        check_case(plan.ev, plan.judging.judges, case, self.problems)
         for part in plan.instructions:
             config = judges_config(plan.ev, case, part.step, judging=plan.judging, patterns=plan.patterns)
             folder = "tests" if part.step is None else f"steps/{part.step}/tests"

@@ -31,13 +31,15 @@ RUNTIME_FILES = {
     "sandbox/serve": 0o755,
 }
 """What of ``docker/`` the runtime image is built from, with the modes that it has there."""
+SCRIPTS = ("codex_start.py", "mcp_bridge.py")
+"""What of ``interceptor/`` lies there too, for a launcher that Harbor starts."""
 
 
 def runtime_files() -> tuple[TaskFile, ...]:
     """The files of the runtime image's build context, sorted by path."""
-    return tuple(
-        made(path, resource("docker", path).read_bytes(), mode) for path, mode in sorted(RUNTIME_FILES.items())
-    )
+    files = [made(path, resource("docker", path).read_bytes(), mode) for path, mode in RUNTIME_FILES.items()]
+    files += [made(f"sandbox/{name}", resource("interceptor", name).read_bytes()) for name in SCRIPTS]
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def files_digest(files: Iterable[TaskFile]) -> bytes:

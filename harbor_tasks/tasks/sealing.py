@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tomli_w
+
+from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.envrefs import env_references, name_fault
 from harbor_tasks.evalspec.load import Eval
+from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.policy.handlers import Handlers
 from harbor_tasks.policy.matchers import named
+from harbor_tasks.policy.permissions import permissions_of
+from harbor_tasks.tasks.codex import codex_settings
 from harbor_tasks.tasks.interception import CODEX_HOOKS, SCRIPT, SETTINGS, prepare
 from harbor_tasks.tasks.plan import INTERCEPTION_LOG, SANDBOX_HOME
 
@@ -56,17 +62,27 @@ class Seal:
     """Step -> its managed settings; empty when all steps have the same variables."""
     step_ids: tuple[str, ...]
     codex_hooks: str | None
+    codex_config: str | None
+    """Codex's own settings, TOML; None for an eval of another program."""
     sudoers: str
     servers: str
     """The commands that start the eval's own MCP servers, one a line."""
+    own_servers: str | None
+    """What they are started with, by name (`SERVERS_FILE`); a variable that is null is the sandbox's own."""
+    told_servers: str | None
+    """What the agent program is told of them where nobody else tells it, in Claude Code's form."""
     agent_env: str
     """What the launchers read, one ``name=value`` a line."""
     hook_model: bool
     """Whether the hook may ask a model."""
 
 
-def seal_of(ev: Eval, handlers: Handlers | None) -> Seal:
-    """The seal of an eval's sandboxes. Raises AuthorError when permissions or settings are wrong."""
+def seal_of(ev: Eval, handlers: Handlers | None, servers: Sequence[McpServer]) -> Seal:
+    """The seal of an eval's sandboxes. Raises AuthorError when permissions or settings are wrong.
+
+    ``servers`` are the eval's MCP servers with their places in the sandbox.
+    """
+    programs = [server for server in servers if server.command is not None]
     prepared = prepare(ev, handlers, SEALED_COMMAND, protect=False)
     settings = json.loads(prepared.pinned.get(SETTINGS, b"{}"))
     managed = _managed(settings, {})
@@ -76,15 +92,37 @@ def seal_of(ev: Eval, handlers: Handlers | None) -> Seal:
     return Seal(
         registered=_registered(settings), managed=managed,
         steps=own if any(text != managed for text in own.values()) else {}, step_ids=tuple(step.id for step in steps),
-        codex_hooks=None if codex is None else _line(json.loads(codex)), sudoers=_sudoers(ev, handlers),
-        servers="\n".join(" ".join(server_command(name)) for name in _servers(ev)),
-        agent_env=_agent_env(ev, handlers), hook_model=answers_questions(handlers),
+        codex_hooks=None if codex is None else _line(json.loads(codex)), codex_config=_codex_config(ev, handlers),
+        sudoers=_sudoers(ev, handlers), servers="\n".join(" ".join(server_command(server.name)) for server in programs),
+        own_servers=_line({server.name: _started_with(server) for server in programs}) if programs else None,
+        told_servers=_line({"mcpServers": {one.name: _told(one.name) for one in programs}}) if programs else None,
+        agent_env=_agent_env(ev, handlers, programs), hook_model=answers_questions(handlers),
     )  # fmt: skip
+
+
+def _codex_config(ev: Eval, handlers: Handlers | None) -> str | None:
+    """What a program that Harbor starts is told by no other way; where we start it, it is told the same twice."""
+    spec = ev.spec
+    if spec.runner.type != "codex":
+        return None
+    patterns = [pattern for handler in (handlers.handlers if handlers else ()) for pattern in handler.patterns]
+    deny = permissions_of(ev, Problems()).deny  # what is wrong with them was said when they were prepared
+    return tomli_w.dumps(codex_settings(spec.runner, spec.models, spec.sandbox, patterns, deny)).rstrip("\n")
 
 
 def server_command(name: str) -> tuple[str, ...]:
     """The words by which the agent program starts an MCP server of the eval in a sealed sandbox."""
     return ("/usr/bin/sudo", "-n", "-u", "services", f"{RUNTIME}/serve", name)
+
+
+def _started_with(server: McpServer) -> dict[str, Any]:
+    env = {name: value if env_references(value) is None else None for name, value in server.env.items()}
+    return {"command": server.command, "args": list(server.args), "env": env}
+
+
+def _told(name: str) -> dict[str, Any]:
+    command, *args = server_command(name)
+    return {"type": "stdio", "command": command, "args": args}
 
 
 def _servers(ev: Eval) -> list[str]:
@@ -146,10 +184,14 @@ def _env_keep(user: str, names: Iterable[str]) -> list[str]:
     return [f'Defaults>{user} env_keep += "{name}"' for name in sorted(names) if name_fault(name) is None]
 
 
-def _agent_env(ev: Eval, handlers: Handlers | None) -> str:
+def _agent_env(ev: Eval, handlers: Handlers | None, servers: Sequence[McpServer]) -> str:
     lines = ["questions=yes"] if answers_questions(handlers) else []
     if ev.spec.runner.permission_mode is not None:
         lines.append(f"permission_mode={ev.spec.runner.permission_mode}")
+    execution = ev.spec.execution
+    given = {*execution.env, *(name for step in execution.steps for name in step.env)}
+    own = {name for server in servers for name, value in server.env.items() if env_references(value) is not None}
+    lines += [f"unset={name}" for name in sorted(own - given)]
     return "\n".join(lines)
 
 

@@ -25,6 +25,8 @@ class MissingSkill:
 
     skill: str
     problem: Problem
+    commands: bool
+    """Whether the agent would find a command of that name, too: Codex knows none."""
 
 
 def missing_skills(ev: Eval, layer: Layer) -> tuple[MissingSkill, ...]:
@@ -38,13 +40,16 @@ def missing_skills(ev: Eval, layer: Layer) -> tuple[MissingSkill, ...]:
 
 def report_missing(missing: Iterable[MissingSkill], workspace: Iterable[str], problems: Problems) -> None:
     """Say which skills are missing, unless the files of this workspace bring them."""
+    missing = tuple(missing)
     if missing:
-        brought = {name for path in workspace if path.startswith(".claude/") for name in _names(path.split("/")[1:])}
+        commands = all(one.commands for one in missing)
+        own = [path.split("/")[1:] for path in workspace if path.startswith(".claude/")]
+        brought = {name for parts in own if commands or parts[0] == "skills" for name in _names(parts)}
         problems.extend(one.problem for one in missing if one.skill not in brought)
 
 
 def _missing(ev: Eval, known: set[str]) -> Iterator[MissingSkill]:
-    sandbox = ev.spec.sandbox
+    sandbox, commands = ev.spec.sandbox, ev.spec.runner.type != "codex"
     in_image = (sandbox.image is not None or sandbox.dockerfile is not None) and not known
     for keys, skill in _skills(ev):
         if skill in known:
@@ -54,10 +59,10 @@ def _missing(ev: Eval, known: set[str]) -> Iterator[MissingSkill]:
         where = Where(ev.file, ev.line(*keys))
         if in_image or has_staging(ev):
             hint = f"did you mean {near[0]}?" if near else "the image or a hook has to bring it"
-            yield MissingSkill(skill, Problem(message, where, hint, "warning", "skill-not-packed"))
+            yield MissingSkill(skill, Problem(message, where, hint, "warning", "skill-not-packed"), commands)
         else:
             hint = f"did you mean {near[0]}?" if near else _where_to_put(skill, known)
-            yield MissingSkill(skill, Problem(message, where, hint, "error", "skill-not-found"))
+            yield MissingSkill(skill, Problem(message, where, hint, "error", "skill-not-found"), commands)
 
 
 def _where_to_put(skill: str, known: set[str]) -> str:

@@ -26,7 +26,7 @@ from harbor_tasks import __version__
 from harbor_tasks.errors import Problem, Where
 from harbor_tasks.tasks.plan import BUILD_DIR
 
-VERSION = 2
+VERSION = 3
 FINE_GRAIN_NS = 50_000_000
 COARSE_GRAIN_NS = 2_100_000_000
 _SECOND = 1_000_000_000
@@ -58,6 +58,8 @@ class Request:
     eval: str
     only: tuple[str, ...]
     strict: bool
+    runner: str | None = None
+    """The agent program that it was built for, in place of the eval's own."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,12 @@ class State:
         return all(self.task_is_same(task, str(out)) for task in self.tasks)
 
 
-def request_of(eval_path: Path, only: Iterable[str], *, strict: bool) -> Request:
+def request_of(eval_path: Path, only: Iterable[str], *, strict: bool, runner: str | None = None) -> Request:
     """The request in the form that is compared."""
     path = os.path.abspath(eval_path)  # noqa: PTH100 - no link is followed: the eval lies where it was named
     if os.path.isdir(path):  # noqa: PTH112
         path = f"{path}/eval.yaml"
-    return Request(path, tuple(sorted(set(only))), strict)
+    return Request(path, tuple(sorted(set(only))), strict, runner)
 
 
 def read_state(out: Path) -> State | None:
@@ -127,7 +129,8 @@ def read_state(out: Path) -> State | None:
                 return None
             tasks = tuple(_task(json.loads(line)) for line in file)
         return State(
-            request=Request(head["eval"], tuple(head["only"]), head["strict"]), tool=Unit(*head["tool"]),
+            request=Request(head["eval"], tuple(head["only"]), head["strict"], head["runner"]),
+            tool=Unit(*head["tool"]),
             watched=tuple((how, path) for how, path in head["watched"]), shared=Unit(*head["shared"]),
             cwd=head["cwd"], always=head["always"], meta=Unit(*head["meta"]), report=head["report"], tasks=tasks,
         )  # fmt: skip
@@ -140,7 +143,8 @@ def state_lines(state: State) -> Iterator[bytes]:
     request = state.request
     head = {
         "version": VERSION, "harbor_pack": __version__, "eval": request.eval, "only": request.only,
-        "strict": request.strict, "tool": _pair(state.tool), "watched": state.watched, "shared": _pair(state.shared),
+        "strict": request.strict, "runner": request.runner,
+        "tool": _pair(state.tool), "watched": state.watched, "shared": _pair(state.shared),
         "cwd": state.cwd, "always": state.always, "meta": _pair(state.meta), "report": state.report,
     }  # fmt: skip
     yield _line(head)

@@ -20,6 +20,12 @@ from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, McpServer, Step
 from harbor_tasks.tasks.plan import SANDBOX_HOME, TaskName
 from harbor_tasks.tasks.sealing import MODEL_BASE_URL, MODEL_KEY
 
+JUDGE_VARIABLES = {
+    "HARBOR_PACK_JUDGE_BASE_URL": "ANTHROPIC_BASE_URL", "HARBOR_PACK_JUDGE_KEY": "ANTHROPIC_API_KEY",
+    "HARBOR_PACK_JUDGE_TOKEN": "ANTHROPIC_AUTH_TOKEN",
+}  # fmt: skip
+"""Variables of the verifier alone, from which it takes the endpoint and key of model judges: and the caller's."""
+
 SCHEMA_VERSION = "1.4"
 TOOL = f"harbor-pack {__version__}"
 VERIFIER_SECONDS = 600
@@ -91,6 +97,10 @@ def task_toml(
     agent: dict[str, Any] = {} if spec.execution.timeout is None else {"timeout_sec": float(spec.execution.timeout)}
     if spec.sandbox.sealed:
         agent, verifier = {**agent, "user": "agent"}, {**verifier, "user": "root"}
+        asks = any(judge.prompt or judge.prompt_file for judge in spec.judges)
+        if asks and reaches_anthropic(spec.sandbox.network, spec.runner.type, handlers=hook_model):
+            # What model judges are asked with; an empty key is none, and `score` asks them after the job.
+            verifier["env"] = {name: f"${{{taken}:-}}" for name, taken in JUDGE_VARIABLES.items()}
     tables: dict[str, Any] = {
         "agent": agent,
         "verifier": verifier,
@@ -103,6 +113,14 @@ def task_toml(
         tables["steps"] = [_step(ev, step, verifier, own_env=own_env) for step in spec.execution.steps]
     tables = {name: table for name, table in tables.items() if table}
     return TaskToml.of(top, task, {"eval": spec.name, "tool": TOOL}, tables)
+
+
+def reaches_anthropic(network: str, runner: str, *, handlers: bool) -> bool:
+    """Whether a sandbox reaches the endpoint of Anthropic's models: judges open no way that the agent would not have.
+
+    ``handlers``: the interceptor may ask a model there.
+    """
+    return network == "public" or (network == "model" and (runner != "codex" or handlers))
 
 
 def has_step_env(ev: Eval) -> bool:

@@ -23,10 +23,12 @@ QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
 EVERYTHING = SimpleNamespace(patterns=("*",))
 
 
-def agent(*handlers: Any, network: str = "public", deny: tuple[str, ...] = (), **runner: Any) -> CodexAgent:
+def agent(
+    *handlers: Any, network: str = "public", deny: tuple[str, ...] = (), model: str | None = "m-1", **runner: Any
+) -> CodexAgent:  # fmt: skip
     """The agent for as much of a build as it reads."""
     build = SimpleNamespace(
-        runner=Runner(**{"type": "codex", **runner}), models=Models(skill="m-1"), plugins=("docs",), handlers=handlers,
+        runner=Runner(**{"type": "codex", **runner}), models=Models(skill=model), plugins=("docs",), handlers=handlers,
         permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
     )  # fmt: skip
     return CodexAgent(build)  # type: ignore[arg-type]
@@ -77,7 +79,7 @@ def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str,
     [
         (agent(type="claude-code"), "docker", "written for claude-code"),
         (agent(network="none"), "docker", "use sandbox.network: model"),
-        (agent(), "harbor", "use --env local or docker"),
+        (agent(model=None), "harbor", r"set models\.skill in eval\.yaml"),
     ],
 )
 def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:
@@ -174,3 +176,35 @@ def test_a_program_that_is_not_there_is_said_without_a_traceback(tmp_path: Path)
     argv = [sys.executable, "-I", "-S", str(resource("interceptor", "codex_start.py")), "--home", str(tmp_path)]
     done = subprocess.run([*argv, "--settings", "{}", "/nowhere"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.startswith("codex cannot be started: ")) == (1, True)
+
+
+def test_servers_of_a_home_that_is_filled_already_are_put_behind_the_bridge(tmp_path: Path) -> None:
+    """As Harbor fills it; how they are started another file says."""
+    harbors = """model_provider = "openai"
+openai_base_url = "http://here/v1"
+[mcp_servers.desk]
+command = "as-harbor-has-it"
+args = [ "x",]
+
+[mcp_servers.far]
+url = "http://far"
+[mcp_servers.far.env_http_headers]
+Authorization = "FAR_TOKEN"
+"""
+    (tmp_path / "config.toml").write_text(harbors)
+    argv = [sys.executable, "-I", "-S", str(resource("interceptor", "codex_start.py")), "--home", str(tmp_path)]
+    argv += ["--adopt", str(tmp_path / "mcp.json"), "/bin/sh", "-c", "echo $CODEX_HOME"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "does not say how to start the MCP server desk" in done.stderr
+    assert (tmp_path / "config.toml").read_text() == harbors
+    own = {"desk": {"type": "stdio", "command": "sudo", "args": ["serve", "desk"]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": own}))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}\n"
+    written = tomllib.loads((tmp_path / "config.toml").read_text())
+    assert (tmp_path / "config.toml").stat().st_mode & 0o077 == 0
+    assert (written["model_provider"], written["openai_base_url"]) == ("openai", "http://here/v1")
+    desk = written["mcp_servers"]["desk"]
+    assert set(desk) == {"url", "http_headers", "required"}
+    assert desk["url"].startswith("http://127.0.0.1:")
+    assert written["mcp_servers"]["far"] == {"url": "http://far", "env_http_headers": {"Authorization": "FAR_TOKEN"}}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.codex_sessions import transcript_of
+from harbor_tasks.environments.costs import tokens_of
 from harbor_tasks.environments.evidence import calls_of, end_of, keep_sessions, version_in
 from harbor_tasks.environments.staging import collect_sessions
 from harbor_tasks.results.transcript import read_transcript
@@ -168,3 +169,18 @@ def test_what_the_agent_made_of_the_record_is_not_followed_or_waited_for(tmp_pat
     given.unlink()
     assert collect_sessions(given, target) == ()
     keep_sessions(target, tmp_path / "transcript.jsonl")
+
+
+def test_tokens_of_each_session_are_told_with_its_model(tmp_path: Path) -> None:
+    def used(given: int, cached: int, written: int) -> dict[str, Any]:
+        total = {"input_tokens": given, "cached_input_tokens": cached, "output_tokens": written}
+        return event("token_count", info={"total_token_usage": total})
+
+    model = {"type": "turn_context", "payload": {"model": "gpt-5.5"}}
+    record(tmp_path, "a", meta("s1"), model, used(10, 0, 1), event("token_count", info=None), used(100, 40, 7))
+    record(tmp_path, "b", meta("s2"), {"type": "turn_context", "payload": {"model": "mini"}}, used(5, 9, 0))
+    record(tmp_path, "c", meta("s3"), event("token_count", info={"total_token_usage": {"input_tokens": "9"}}))
+    assert tokens_of(kept(tmp_path)) == {
+        "gpt-5.5": {"input_tokens": 60, "output_tokens": 7, "cache_read_input_tokens": 40},
+        "mini": {"cache_read_input_tokens": 9},
+    }

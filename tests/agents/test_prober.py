@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from harbor_tasks.agents.base import make_agent
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_module
 
 PROBER = resource("interceptor", "prober.py")
+PROBER_MODULE = script_module("prober")
 
 
 def hook(event: str, matcher: str, **decision: Any) -> dict[str, Any]:
@@ -46,6 +48,21 @@ def forced(folder: Path, *probes: dict[str, Any], python: str | Path = "python3"
     done = subprocess.run([*argv, "--out", folder / "out.jsonl"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def test_codexs_questions_are_asked_about_as_those_that_are_answered_at_once(tmp_path: Path) -> None:
+    """There the same rules decide, but only when the tool has run."""
+    settings = {"hooks": {"PreToolUse": [hook("PreToolUse", "AskUserQuestion", permissionDecision="deny",
+                                              permissionDecisionReason="no questions")]}}  # fmt: skip
+    for tool, word in (("request_user_input", "question"), ("request_user_input_async", "title")):
+        given = {"questions": [{word: "Which?", "options": ["a"]}]}
+        probe = {"id": "t", "tool": tool, "input": given, "env": {}}
+        found = PROBER_MODULE.force(script_module("replay"), probe, settings, str(tmp_path), {"PATH": os.defpath})
+        assert (found["got"], found["reason"]) == ("deny", "no questions")
+    asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text().splitlines()]
+    assert {(one["tool_name"], one["tool_input"]["questions"][0]["question"]) for one in asked} == {
+        ("AskUserQuestion", "Which?")
+    }
 
 
 def test_each_call_gets_what_hooks_and_deny_rules_say_of_it(tmp_path: Path) -> None:

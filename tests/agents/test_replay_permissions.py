@@ -37,9 +37,10 @@ def refused(player: Any, rules: dict[str, list[str]], tool: str, mode: str = "by
         ("Edit(eval.yaml)", "Write", {"file_path": "eval.yaml", "content": ""}, True),
         ("Edit(eval.yaml)", "Read", {"file_path": "eval.yaml"}, False),
         ("Edit(eval.yaml)", "NotebookEdit", {"notebook_path": "eval.yaml"}, True),
-        ("Write(a/*)", "Write", {"file_path": "a/b/c"}, True),
-        ("Write(a/?)", "Write", {"file_path": "a/bc"}, False),
-        ("Grep(eval/**)", "Grep", {"pattern": "x", "path": "eval"}, True),
+        ("Edit(a/*)", "Write", {"file_path": "a/b/c"}, True),
+        ("Edit(a/?)", "Write", {"file_path": "a/bc"}, False),
+        ("Read(eval/**)", "Grep", {"pattern": "x", "path": "eval"}, True),
+        ("Write(a/*)", "Write", {"file_path": "a/b/c"}, False),  # which the program passes over, and says so
         ("mcp__tracker", "mcp__tracker__delete", {}, True),
         ("mcp__tracker__get", "mcp__tracker__get_all", {}, False),
         ("mcp__*", "mcp__tracker__get", {}, True),

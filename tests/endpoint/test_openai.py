@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
 
-from harbor_tasks.endpoint import Endpoint, script_of
+from harbor_tasks.endpoint import Endpoint, Script, script_of
 
 from .test_endpoint import BASH, endpoint, post
 
@@ -151,3 +153,12 @@ def test_what_is_no_request_is_refused_in_its_own_form(endpoint: Endpoint) -> No
     for body in bodies:
         status, _, text = post(endpoint, "/t/v1/responses", body)
         assert (status, json.loads(text)["error"]["type"]) == (400, "invalid_request_error")
+
+
+def test_a_websocket_is_refused_in_the_way_that_codex_understands(endpoint: Endpoint) -> None:
+    """It goes on without one; of any other refusal it would try again for seconds, in each conversation."""
+    asked = urllib.request.Request(endpoint.add("w", Script(())) + "/v1/responses", headers={"Upgrade": "websocket"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(asked, timeout=5)
+    with refused.value:
+        assert refused.value.code == 426

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,8 @@ from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_j
 from harbor_tasks.environments.jobs import dry_run, run_job
 from harbor_tasks.environments.plan import JobPlan
 from harbor_tasks.tasks.build import build
+
+from .fake_server import Answer, Fake, MakeFake
 
 DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
 SOLVE = "echo yes > done.txt\n"
@@ -156,3 +160,26 @@ def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Author:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "eval").mkdir()
     return Author(tmp_path, scratch)
+
+
+@pytest.fixture
+def make_fake() -> Iterator[MakeFake]:
+    """Servers that end with the test."""
+    made: list[Fake] = []
+
+    def make(answer: Callable[[str, str], Answer]) -> Fake:
+        made.append(Fake(answer))
+        return made[-1]
+
+    yield make
+    for fake in made:
+        fake.close()
+
+
+@pytest.fixture
+def gateway(engine: str, base_image: str) -> str:
+    """This machine's address as containers of the engine's own network see it."""
+    asked = [engine, "run", "--rm", base_image, "cat", "/proc/net/route"]
+    routes = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+    found = next(fields[2] for route in routes if (fields := route.split())[1] == "00000000")
+    return socket.inet_ntoa(struct.pack("=L", int(found, 16)))

@@ -130,6 +130,8 @@ def test_a_rewrite_is_what_the_tool_gets(claude: Any) -> None:
     assert '"note": "checked: hello"' in found.read_by_model(1)
     assert '"to": "you"' in found.read_by_model(1)
     assert found.calls[0].decision == "rewrite"
+    assert found.calls[0].input == {"note": "hello", "to": "you"}
+    assert found.calls[0].input_as_run == {"note": "checked: hello", "to": "you"}
 
 
 def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) -> None:
@@ -140,7 +142,13 @@ def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) 
         ".claude/agents/counter.md": "---\nname: counter\ndescription: counts\n---\nCOUNTER-BODY\n",
         "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
         "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
-        "CLAUDE.md": "MEMORY-BODY\n",
+        "CLAUDE.md": "MEMORY-BODY\n@AGENTS.md and @docs/style.md but not `@docs/code.md`\n",
+        "AGENTS.md": "AGENTS-BODY\n",
+        "docs/style.md": "STYLE-BODY @more.md\n",
+        "docs/more.md": "MORE-BODY\n",
+        "docs/code.md": "CODE-BODY\n",
+        ".claude/CLAUDE.md": "SECOND-BODY @notes.md\n",
+        ".claude/notes.md": "NOTES-BODY\n",
     }
     for name, text in project.items():
         (claude.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +175,9 @@ def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) 
     assert found.results[6].endswith("got")
     assert found.read_by_model(8) == "Leave it alone."
     said = json.dumps([one["texts"] for one in found.requests])
-    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", "MEMORY-BODY"):
+    memory = [f"{name}-BODY" for name in ("MEMORY", "AGENTS", "STYLE", "MORE", "SECOND", "NOTES")]
+    assert "CODE-BODY" not in said
+    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *memory):
         assert body in said, body
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harbor_tasks.evalspec.rules import EFFORTS
 from harbor_tasks.results.transcript import read_transcript
 
 from .test_claude_code import NO_TOUCH, SERVER, Played, play_with
@@ -126,6 +128,9 @@ def test_a_rewrite_is_what_the_tool_gets_and_names_with_hyphens_match(codex: Any
     assert '"note": "checked: hello"' in found.read_by_model(1)
     assert '"to": "you"' in found.read_by_model(1)
     assert (found.calls[0].name, found.calls[0].decision) == ("mcp__my_desk__send", "rewrite")
+    assert found.calls[0].input == {"note": "hello", "to": "you"}
+    assert found.calls[0].input_as_run == {"note": "checked: hello", "to": "you"}
+    assert found.calls[1].input_as_run is None
 
 
 def test_a_denied_server_call_does_not_reach_the_server(codex: Any) -> None:
@@ -211,9 +216,27 @@ def test_a_subagents_calls_are_guarded_and_stand_in_the_transcript(codex: Any, m
     found = play(codex, start, {**bash("touch forbidden"), "agent": "beans"}, {**bash("echo x"), "agent": "beans"},
                  bash("sleep 3"))  # fmt: skip
     own = [call for call in found.calls if call.agent == found.calls[0].id]
-    assert (found.calls[0].name, own[0].decision) == ("spawn_agent", "deny")
+    name = "spawn_agent" if model == MODELS[0] else "collaborationspawn_agent"  # as its hooks are told
+    assert (found.calls[0].name, own[0].decision) == (name, "deny")
     assert str(own[1].result).endswith("x\n")
     assert not (found.folder / "workspace" / "forbidden").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rules_for_usual_names_hold_for_those_of_newer_models(codex: Any, model: str) -> None:
+    codex.spec["models"] = {"skill": model}
+    codex.handlers(ANSWERED, {"match": "Helpers", "patterns": ["Agent"], "reason": "Alone."})
+    put = {"questions": [{"title": "Which?", "options": ["Lead", "Tin"]}]}
+    later = {"tool": "request_user_input_async", "input": put}
+    found = play(codex, {"tool": "Agent", "input": {"prompt": "help"}}, later, answers_yaml="Which?: Tin\n")
+    assert found.results[0].startswith("Tool call blocked by PreToolUse hook: Alone.")
+    assert {one["conversation"] for one in found.requests if one["kind"] == "turn"} == {"main"}
+    if model == MODELS[0]:
+        assert found.results[1].startswith("unsupported call")
+    else:
+        assert json.loads(found.results[1]) == {"answers": {"Which?": {"answers": ["Tin"]}}}
+        assert (found.trial.calls.answered, found.trial.calls.denied) == (1, 1)
+        assert found.calls[1].decision == "answer"
 
 
 def test_steps_have_their_own_scripts_and_sessions(codex: Any) -> None:
@@ -233,3 +256,24 @@ def test_a_server_that_does_not_start_is_the_agents_error(codex: Any) -> None:
     assert trial.error is not None
     assert trial.error.kind == "agent"
     assert "desk" in trial.error.message
+
+
+def test_every_effort_of_the_programs_own_models_is_known(codex_bin: Path, tmp_path: Path) -> None:
+    """It passes on whatever it is told, so a word that is not known here can only be a misspelling."""
+    hello = {"clientInfo": {"name": "test", "version": "1"}}
+    asked: list[dict[str, Any]] = [{"id": 1, "method": "initialize", "params": hello}, {"method": "initialized"},
+             {"id": 2, "method": "model/list", "params": {"includeHidden": True}}]  # fmt: skip
+    with subprocess.Popen(
+        [codex_bin / "codex", "app-server"], env={**os.environ, "CODEX_HOME": str(tmp_path)}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.writelines(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in asked)
+        process.stdin.flush()
+        answer = next(one for line in process.stdout if (one := json.loads(line)).get("id") == 2)
+        process.kill()
+    efforts = {
+        one["reasoningEffort"] for model in answer["result"]["data"] for one in model["supportedReasoningEfforts"]
+    }
+    assert {"low", "high", "max"} <= efforts <= set(EFFORTS["codex"])

@@ -21,7 +21,13 @@ PROJECT = {
     ".claude/agents/counter.md": "---\nname: counter\ndescription: counts\n---\nCOUNTER-BODY\n",
     "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
     "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
-    "CLAUDE.md": "MEMORY-BODY\n",
+    "CLAUDE.md": "MEMORY-BODY\n@AGENTS.md and @docs/style.md but not `@docs/code.md`\n",
+    "AGENTS.md": "AGENTS-BODY\n",
+    "docs/style.md": "STYLE-BODY @more.md\n",
+    "docs/more.md": "MORE-BODY\n",
+    "docs/code.md": "CODE-BODY\n",
+    ".claude/CLAUDE.md": "SECOND-BODY @notes.md\n",
+    ".claude/notes.md": "NOTES-BODY\n",
     "server.py": "import os\n" + SERVER.replace('"got "', '"%d %s " % (os.getuid(), os.environ["DESK_TOKEN"])'),
 }
 REWRITE = {"match": "Notes", "patterns": ["mcp__desk__send"], "rewrite": {"note": {"prefix": "checked: "}}}
@@ -119,6 +125,9 @@ def test_questions_are_answered_and_rewrites_reach_the_tool(played: Played) -> N
         assert said in played.read["question"]
     assert '"note": "checked: hello"' in played.read["rewrite"]
     assert (played.decisions["question"], played.decisions["rewrite"]) == ("answer", "rewrite")
+    runs = {call.name: call.input_as_run for call in played.transcript.calls if call.decision in ("answer", "rewrite")}
+    assert runs["mcp__desk__send"] == {"note": "checked: hello"}
+    assert runs["AskUserQuestion"]["answers"]["Which ones?"] == "Lead, Tin"
 
 
 def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played: Played) -> None:
@@ -135,7 +144,9 @@ def test_skills_commands_agents_plugins_and_memory_are_found_by_name(played: Pla
     assert played.read["greet"].startswith("Launching skill: greet")
     assert played.read["index"].startswith("Launching skill: docs:index")
     said = json.dumps([one.get("texts") for one in played.requests])
-    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", "MEMORY-BODY"):
+    memory = [f"{name}-BODY" for name in ("MEMORY", "AGENTS", "STYLE", "MORE", "SECOND", "NOTES")]
+    assert "CODE-BODY" not in said
+    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *memory):
         assert body in said, body
 
 

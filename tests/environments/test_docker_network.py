@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -108,15 +107,6 @@ class Model(BaseHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         pass
-
-
-@pytest.fixture
-def gateway(engine: str, base_image: str) -> str:
-    """This machine's address as containers of the engine's own network see it."""
-    asked = [engine, "run", "--rm", base_image, "cat", "/proc/net/route"]
-    routes = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
-    found = next(fields[2] for route in routes if (fields := route.split())[1] == "00000000")
-    return socket.inet_ntoa(struct.pack("=L", int(found, 16)))
 
 
 @pytest.mark.engine

@@ -37,6 +37,15 @@ JUDGE = {"name": "j", "check": "return True"}
             {"execution": {"skill": "s", "max_budget_usd": 0}},
             "execution.max_budget_usd must be a positive number, not 0",
         ),
+        (
+            {"models": {"hook_budget": {"calls": -1}}},
+            "models.hook_budget.calls must be a whole number from 0 on, not -1",
+        ),
+        (
+            {"models": {"hook_budget": {"tokens": 1.5}}},
+            "models.hook_budget.tokens must be a whole number from 0 on, not 1.5",
+        ),
+        ({"models": {"hook_budget": 5}}, "models.hook_budget must be a mapping"),
         ({"execution": {"prompt": " "}}, "execution.prompt must not be empty"),
         ({"dataset": {"path": "c", "workspace": {"files": [1]}}}, "dataset.workspace.files[0] must be a string, not 1"),
         (
@@ -92,7 +101,7 @@ JUDGE = {"name": "j", "check": "return True"}
         ),
         ({"runner": {"effort": "hgih"}}, "runner.effort must be one of 'low', "),
         ({"runner": {"effort": 3}}, "runner.effort must be a string, not 3"),
-        ({"runner": {"type": "codex", "effort": "max"}}, "'high', 'xhigh', not 'max'"),
+        ({"runner": {"type": "codex", "effort": "hgih"}}, "'max', 'ultra', not 'hgih'; did you mean 'high'?"),
         ({"runner": {"workspace_mode": "rpeo"}}, "runner.workspace_mode must be one of 'repo', not 'rpeo'"),
         ({"name": None}, "name is missing"),
         ({"dataset": {}}, "dataset.path is missing"),
@@ -237,6 +246,8 @@ def test_probes_are_data(load: Load) -> None:
             {"judges": [JUDGE], "thresholds": {"j": {"min_maen": 1}}},
             "'min_maen' in thresholds.j; did you mean 'min_mean'?",
         ),
+        ({"models": {"hook_budgt": {"calls": 1}}}, "'hook_budgt' in models; did you mean 'hook_budget'?"),
+        ({"models": {"hook_budget": {"call": 1}}}, "'call' in models.hook_budget; did you mean 'calls'?"),
         (
             {"permissions": {"deny": [{"path": "x", "tool": ["Read"]}]}},
             "'tool' in permissions.deny[0]; did you mean 'tools'?",
@@ -260,6 +271,8 @@ def test_a_misspelt_key_is_an_error_with_the_nearest_one(load: Load, keys: dict[
         ({"disallowed_tools": ["Bash"]}, "disallowed_tools", "permissions.deny"),
         ({"runner": {"disallowedTools": ["Bash"]}}, "runner.disallowedTools", "permissions.deny"),
         ({"execution": {"skill": "s", "max_cost": 5}}, "execution.max_cost", "execution.max_budget_usd"),
+        ({"models": {"hook_budget": {"usd": 1}}}, "models.hook_budget.usd", "models.hook_budget.tokens"),
+        ({"models": {"hook_budget": {"requests": 1}}}, "models.hook_budget.requests", "models.hook_budget.calls"),
         (
             {"inputs": {"tools": [{"match": "m", "input_filters": ["x"]}]}},
             "inputs.tools[0].input_filters",
@@ -449,7 +462,7 @@ def test_what_is_valid_but_will_not_do_is_a_warning(load: Load, keys: dict[str, 
     assert says in warning
 
 
-@pytest.mark.parametrize("runner", [{"effort": "xhigh"}, {"type": "codex", "effort": "minimal"}, {"effort": None}])
+@pytest.mark.parametrize("runner", [{"effort": "xhigh"}, {"type": "codex", "effort": "ultra"}, {"effort": None}])
 def test_what_the_program_knows_is_taken(load: Load, runner: dict[str, Any]) -> None:
     assert load(runner=runner, execution={"skill": "s", "arguments": "--x"}).warnings == []
     assert load(runner=runner, execution={"prompt": "p", "arguments": ""}).ok.spec.runner.effort == runner["effort"]

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 from harbor_tasks.endpoint import Endpoint
-from harbor_tasks.environments.docker import address_in
+from harbor_tasks.environments.base import RunOptions
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.evidence import calls_of, json_lines
+from harbor_tasks.environments.gateway import gateway_of
+from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.scripted import recorded_calls
 from harbor_tasks.images import ensure_image
 
-from .kit import Desk, MakeDesk
+from .kit import Desk, MakeDesk, Ran, verdicts, what_became
 
 pytestmark = [pytest.mark.harbor, pytest.mark.engine, pytest.mark.claude]
 
@@ -43,8 +45,25 @@ CALLS = {
         "input": {"command": f"mkdir -p .claude; printf '%s' '{OFF}' >.claude/settings.local.json; sleep 5; id -un"},
     },
     "deny after it": {"tool": "Bash", "input": {"command": "touch forbidden"}},
+    "server": {"tool": "mcp__desk__who", "input": {}},
+    "variable": {"tool": "Bash", "input": {"command": "env; cat /opt/harbor-pack/servers.json; true"}},
     "work": {"tool": "Write", "input": {"file_path": "/workspace/done.txt", "content": "yes\n"}},
 }  # fmt: skip
+TOKEN = "desk-token-40312"
+SERVER = """
+import getpass, json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    said = {"content": [{"type": "text", "text": getpass.getuser() + " " + os.environ.get("DESK_TOKEN", "no token")}]}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        said = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "d", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        said = {"tools": [{"name": "who", "description": "who", "inputSchema": {"type": "object"}}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
+"""
 HANDLERS: list[dict[str, Any]] = [
     {"match": "Questions", "patterns": ["AskUserQuestion"], "on_unanswered": "deny"},
     {"match": "Touching", "patterns": ["Bash"], "input_filters": ["^touch"], "reason": "Leave it alone."},
@@ -77,17 +96,20 @@ def played(make_desk: MakeDesk, claude_bin: Path) -> Iterator[Played]:
     desk.spec |= {
         "runner": {"plugin_dirs": ["plugin"], "effort": "low", "system_prompt": "SYSTEM-WORD"},
         "models": {"skill": "claude-haiku-4-5"},
+        "mcp_servers": [
+            {"name": "desk", "command": "python3", "args": ["server.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN}"}}
+        ],
     }  # fmt: skip
+    (desk.folder / "eval" / "server.py").write_text(SERVER)
     desk.case("one", replay=list(CALLS.values()), **{"answers.yaml": answers})
     built = desk.build()
     engine = find_engine()
     ensure_image(built, engine, agents=("claude-code",))
     [task] = [path.parent for path in built.glob("*/task.toml")]
-    subnet = engine.client.api.inspect_network("bridge")["IPAM"]["Config"][0]["Subnet"]
-    with Endpoint(str(address_in(subnet))) as endpoint:
+    with Endpoint(gateway_of(engine)) as endpoint:
         more = {
             "ANTHROPIC_BASE_URL": endpoint.add("one", recorded_calls(task, None)), "ANTHROPIC_API_KEY": "none-needed",
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HARBOR_TELEMETRY": "0",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HARBOR_TELEMETRY": "0", "DESK_TOKEN": TOKEN,
         }  # fmt: skip
         command: list[str | Path] = [
             desk.harbor, "run", "-y", "-q", "-p", task, "-a", "claude-code", "-m", "anthropic/claude-haiku-4-5", "-o",
@@ -112,6 +134,12 @@ def test_denied_calls_are_denied_before_and_after_tampering(played: Played) -> N
     assert not list(played.folder.rglob("forbidden"))
 
 
+def test_a_server_runs_as_a_user_of_its_own_and_its_key_is_out_of_the_models_reach(played: Played) -> None:
+    assert played.read["server"] == f"services {TOKEN}"
+    assert TOKEN not in played.read["variable"]
+    assert "servers.json: Permission denied" in played.read["variable"]
+
+
 def test_questions_are_answered(played: Played) -> None:
     for said in ('"Which?"="Tin"', '"Which ones?"="Lead, Tin"', '"What name?"="Something of my own"'):
         assert said in played.read["question"]
@@ -129,25 +157,49 @@ def test_the_reward_is_that_of_the_judges_and_the_log_has_every_covered_call(pla
     log = {line["tool_use_id"]: line["decision"] for line in json_lines(played.folder / "verifier/interceptions.jsonl")}
     calls = calls_of(played.folder / "agent" / "claude-code.txt")
     covered = [call for call in calls if call.tool in ("Bash", "AskUserQuestion")]
-    assert [log[call.id] for call in covered] == ["deny", "answer", "none", "deny"]
+    assert [log[call.id] for call in covered] == ["deny", "answer", "none", "deny", "none"]
 
 
-def test_a_job_of_ours_gives_it_the_evals_flags_and_reads_what_it_did(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def scripted(played: Played) -> Ran:
+    """A job of ours: two cases at once, each with its own script and answers."""
+    desk = played.desk
+    other = [CALLS["question"], {"tool": "Bash", "input": {"command": "touch other"}}, CALLS["work"]]
+    desk.case("two", replay=other, **{"answers.yaml": "Which?: Lead\nWhich ones?: Tin\nWhat name?: Me\n"})
+    desk.build()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DESK_TOKEN", TOKEN)
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+            patch.delenv(name, raising=False)
+        return desk.run("claude-code", scripted=True)
+
+
+def test_a_scripted_job_of_ours_needs_no_key_and_plays_each_cases_own_calls(scripted: Ran) -> None:
+    one, two = scripted.trials["one"], scripted.trials["two"]
+    for trial in (one, two):
+        assert trial.error is None
+        assert (trial.status, trial.reward, trial.sealed) == ("scored", 1, True)
+        assert trial.versions["agent"].count(".") == 2
+    assert (one.calls.total, one.calls.denied, one.calls.answered) == (len(CALLS), 2, 1)
+    assert (two.calls.total, two.calls.denied, two.calls.answered) == (3, 1, 1)
+    assert len(what_became(scripted.folder)["one"]) == len(CALLS)
+    asked = json_lines(scripted.kept("two", "model.jsonl"))
+    results = {key: text for line in asked for key, text in line.get("results", {}).items()}
+    assert '"Which?"="Lead"' in results["toolu_replay_0001"]["text"]
+    assert results["toolu_replay_0002"]["text"].startswith("Leave it alone.")
+
+
+def test_a_job_of_ours_gives_the_program_the_evals_flags(scripted: Ran) -> None:
+    [first, *_] = [line for line in json_lines(scripted.kept("one", "model.jsonl")) if line["kind"] == "turn"]
+    assert first["model"] == "claude-haiku-4-5"
+    assert "SYSTEM-WORD" in json.dumps(first["texts"])
+
+
+def test_the_same_calls_get_the_same_decisions_in_our_own_sandbox(
+    played: Played, scripted: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, engine = played.desk, find_engine()
-    [task] = [path.parent for path in desk.out.glob("*/task.toml")]
-    subnet = engine.client.api.inspect_network("bridge")["IPAM"]["Config"][0]["Subnet"]
-    engine.close()
-    with Endpoint(str(address_in(subnet))) as endpoint:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", endpoint.add("two", recorded_calls(task, None)))
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "none-needed")
-        trial = desk.run("claude-code").trials["one"]
-        [first, *_] = [one for one in endpoint.recorded("two") if one.kind == "turn"]
-    assert trial.error is None
-    assert (trial.status, trial.reward, trial.sealed) == ("scored", 1, True)
-    assert (trial.calls.total, trial.calls.denied, trial.calls.answered) == (len(CALLS), 2, 1)
-    assert trial.versions["agent"].count(".") == 2
-    assert first.asked is not None
-    assert first.asked.model == "claude-haiku-4-5"
-    assert "SYSTEM-WORD" in json.dumps(first.asked.texts)
+    monkeypatch.setenv("DESK_TOKEN", TOKEN)
+    options = RunOptions("docker", "claude-code", parallel=2, scripted=True, jobs_dir=played.desk.folder / "jobs")
+    job = run_job(played.desk.out, options)
+    assert what_became(job) == what_became(scripted.folder)
+    assert verdicts(job) == verdicts(scripted.folder)

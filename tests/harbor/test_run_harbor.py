@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +101,7 @@ def faulty(make_desk: MakeDesk) -> Ran:
     )
     judges(folders["a judge fails"], {"code": "return 1 / 0"})
     judges(folders["a judge is asked later"], {"kind": "prompt", "prompt": "Is it done?"})
+    shutil.copy(resource("interceptor", "judge.py"), folders["a judge is asked later"] / "tests")
     return desk.run()
 
 
@@ -294,6 +296,7 @@ def test_what_this_machine_lacks_for_harbor_is_no_fault_of_the_author(three: Des
         (("-k3",), "--attempts"),
         (("--path=.",), "name the eval"),
         (("--launch", "-n", "3"), "from here"),
+        (("--server", "http://127.0.0.1:8390"), "harbor-pack runner"),
         (("--no-delete",), "would be left"),
     ],
 )

@@ -106,7 +106,8 @@ def test_the_runtimes_own_files_are_in_the_name_of_the_image(
     folder = make_eval()
     build(folder, tmp_path / "out")
     first = read_manifest(tmp_path / "out").image
-    shutil.copytree(repo_root / "docker", tmp_path / "docker")
+    for name in ("docker", "interceptor"):
+        shutil.copytree(repo_root / name, tmp_path / name)
     (tmp_path / "docker/sandbox/prefix").write_text("#!/bin/sh\n")
     monkeypatch.setattr("harbor_tasks.tasks.runtime.resource", lambda *parts: tmp_path.joinpath(*parts))
     build(folder, tmp_path / "other")

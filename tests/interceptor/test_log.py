@@ -41,6 +41,27 @@ def test_a_line_says_when_what_and_why(hook: Hook) -> None:
     assert "agent_id" not in second
 
 
+def test_what_the_tool_gets_in_place_of_its_input_is_in_the_line(hook: Hook) -> None:
+    hook.write(
+        {"match": "questions", "patterns": ["AskUserQuestion"]},
+        {"match": "notes", "patterns": ["mcp__a__note"], "rewrite": {"text": {"prefix": "[bot] "}}},
+        {"match": "free", "patterns": ["mcp__a__read"], "input_checks": [{"field": "at", "op": "le", "value": 5}]},
+        case_overrides={"Go on?": "No"},
+    )
+    asked = {"questions": [{"question": "Go on?", "options": [{"label": "Yes"}, {"label": "No"}]}]}
+    hook.call("mcp__a__note", {"text": "hi", "to": "b"})
+    hook.call("AskUserQuestion", asked)
+    hook.call("mcp__a__read", {"at": 5})
+    hook.call("mcp__a__read", {"at": 6})
+    hook.call("mcp__a__note", {"text": 1})  # which cannot be rewritten
+    lines = [(line["decision"], line.get("updated_input")) for line in hook.log]
+    assert lines == [
+        ("rewrite", {"text": "[bot] hi", "to": "b"}), ("answer", {**asked, "answers": {"Go on?": "No"}}),
+        ("none", None), ("deny", None), ("deny", None),
+    ]  # fmt: skip
+    assert "updated_input" not in hook.log[2]
+
+
 def test_faults_are_logged_too(hook: Hook) -> None:
     hook.send(b"nonsense")
     hook.call("Bash", {"command": 5})

@@ -195,7 +195,8 @@ def test_the_interceptor_catches_the_same_calls(tmp_path: Path, tool: str, patte
     [
         (["mcp__my-desk__get.it"], ("mcp__my_desk__get_it",)),
         (["mcp__my-desk__*", "mcp__b__c"], ("mcp__my_desk__*",)),
-        (["Task"], ("spawn_agent",)),
+        (["Task"], ("spawn_agent", "collaborationspawn_agent")),
+        (["spawn_agent"], ("collaborationspawn_agent",)),
         (["*"], ()),
         (["Bash", "some-tool"], ()),
     ],

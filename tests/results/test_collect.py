@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from harbor_tasks.environments.base import job_lock
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.collect import collect_job, missing_steps
+from harbor_tasks.results.report import job_json
 
 from .kit import JobFolder, error, judge, write_lines
 
@@ -277,6 +279,38 @@ def test_intercepted_calls_are_those_that_a_handler_or_a_rule_decided(job: JobFo
         ("Edit", "deny", None, "Of a subagent."),
     ]
     assert (found.denied, found.guessed) == (2, 1)
+
+
+def test_a_rewritten_call_shows_what_became_of_its_input(job: JobFolder) -> None:
+    given = {"text": "hi", "to": {"name": "b", "kind": "x"}, "long": "y" * 500}
+    updated = {"text": "[bot] hi", "to": {"name": "c", "kind": "x"}, "long": "z" * 500, "more": 1}
+    place = job.trial(reward=1.0)
+    block = {"type": "tool_use", "id": "t1", "name": "mcp__x__note", "input": given}
+    write_lines(place / "transcript.jsonl", {"type": "assistant", "message": {"content": [block]}})
+    write_lines(
+        place / "interceptions.jsonl",
+        {"tool_use_id": "t1", "tool": "mcp__x__note", "decision": "rewrite", "handler": 0, "reason": "Changed",
+         "updated_input": updated},
+    )  # fmt: skip
+    (found,) = collect_job(job.folder).calls
+    shown = found.reason.split("; ")
+    assert [shown[0], shown[1], shown[3]] == ['text: "hi" → "[bot] hi"', 'to.name: "b" → "c"', "more: 1"]
+    assert shown[2].startswith('long: "yyy') and len(shown[2]) < 500
+    assert (found.input, found.input_as_run) == (given, updated)
+    said = next(call for call in job_json(collect_job(job.folder))["calls"] if call["tool"] == "mcp__x__note")
+    assert (said["input"], said["input_as_run"]) == (given, updated)
+
+
+def test_an_input_of_any_depth_can_be_shown(job: JobFolder) -> None:
+    deep = '{"a":' * 700 + "1" + "}" * 700
+    place = job.trial(reward=1.0)
+    block = f'{{"type": "tool_use", "id": "t1", "name": "mcp__x__note", "input": {deep}}}'
+    (place / "transcript.jsonl").write_text(f'{{"type": "assistant", "message": {{"content": [{block}]}}}}\n')
+    line = {"tool_use_id": "t1", "tool": "mcp__x__note", "decision": "rewrite", "handler": 0, "updated_input": {"b": 1}}
+    write_lines(place / "interceptions.jsonl", line)
+    said = job_json(collect_job(job.folder))["calls"]
+    assert [(call["decision"], call["input_as_run"]) for call in said] == [("rewrite", {"b": 1})]
+    assert '"…"' in json.dumps(said[0]["input"], ensure_ascii=False)
 
 
 def test_what_a_reader_must_know_of_a_trial_is_a_warning(tmp_path: Path) -> None:

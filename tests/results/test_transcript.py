@@ -60,6 +60,39 @@ def test_a_call_is_joined_with_its_line_in_the_log(files: tuple[Path, Path]) -> 
     assert (found.cost_usd, found.turns, found.duration_s, found.final_message) == (0.25, 2, 0.5, "over")
 
 
+def test_an_input_is_shown_as_proposed_and_as_the_tool_got_it(files: tuple[Path, Path]) -> None:
+    asked: dict[str, Any] = {"questions": [{"question": "Go on?"}]}
+    refused = "<tool_use_error>InputValidationError: Bash failed</tool_use_error>"
+    write_lines(
+        files[0], use("t1", "mcp__a__note", text="hi"), got("t1"), use("t2", "AskUserQuestion", **asked), got("t2"),
+        use("t3", "Bash", command="ls"), got("t3"), use("t4", "Bash", command="git push"), got("t4", "no", failed=True),
+        use("t5", "Bash", cmd="ls"), got("t5", refused, failed=True), use("t6", "Bash", command="sleep 9"),
+        use("t7", "Bash", command="false"), got("t7", "exit code 1", failed=True),
+    )  # fmt: skip
+    write_lines(
+        files[1], line("t1", "mcp__a__note", "rewrite", {"text": "hi"}, updated_input={"text": "[bot] hi"}),
+        line("t2", "AskUserQuestion", "answer", asked, updated_input={**asked, "answers": {"Go on?": "No"}}),
+        line("t3", "Bash", "none", {"command": "ls"}), line("t4", "Bash", "deny", {"command": "git push"}),
+    )  # fmt: skip
+    found = read_transcript(*files)
+    assert [call.input_as_run for call in found.calls] == [
+        {"text": "[bot] hi"}, {**asked, "answers": {"Go on?": "No"}}, {"command": "ls"}, None, None,
+        {"command": "sleep 9"}, {"command": "false"},
+    ]  # fmt: skip
+    assert [call.input for call in found.calls][:2] == [{"text": "hi"}, asked]
+    assert found.changed == ()
+
+
+def test_a_record_that_has_the_input_as_run_alone_is_about_the_rewritten_call(files: tuple[Path, Path]) -> None:
+    """As Codex's, of the calls that a program of its model's makes."""
+    rewritten = line("t1", "Bash", "rewrite", {"command": "ls"}, updated_input={"command": "ls -l"})
+    write_lines(files[0], use("t1", "Bash", command="ls -l"), got("t1"), use("t2", "Bash", command="rm x"), got("t2"))
+    write_lines(files[1], rewritten, {**rewritten, "tool_use_id": "t2"})
+    found = read_transcript(*files, patterns=["Bash"])
+    assert [call.id for call in found.not_logged] == ["t2"]
+    assert [call.id for call in found.changed] == ["t2"]
+
+
 def test_a_covered_call_without_a_line_and_a_line_without_a_call_are_flagged(files: tuple[Path, Path]) -> None:
     write_lines(files[0], use("t1", "Bash", command="ls"), got("t1"), use("t2", "Read", file_path="a"), got("t2"))
     write_lines(files[1], line("t9", "mcp__x__y", "deny", {}), line("t8", "Bash", "none", {}))

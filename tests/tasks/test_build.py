@@ -346,3 +346,38 @@ def test_what_may_not_be_read_is_an_error_by_path_and_no_traceback(author: Autho
                 os.seteuid(0)
         place.chmod(0o755)
         assert any(path in one and ("be read" in one or "not readable" in one) for one in errors), errors
+
+
+def test_a_model_judge_comes_with_its_script_and_other_evals_without(author: Author) -> None:
+    author.eval(
+        judges=[{"name": "a", "prompt": "Rate {{ outputs }} by {{ annotations.kind }} for {{ input.prompt }}."}]
+    )
+    author.case("c1", **{"annotations.yaml": "kind: x\n"})
+    author.build()
+    assert (author.task() / "tests" / "judge.py").is_file()
+    author.eval(judges=[{"name": "a", "check": "return True"}])
+    author.build()
+    assert not (author.task() / "tests" / "judge.py").exists()
+
+
+def test_what_a_judges_prompt_names_and_a_case_lacks_is_an_error_of_that_case(author: Author) -> None:
+    author.write("rate.md", "Rate {{ outputs }}\nby {{ annotations.gold }}.")
+    prompt = "{{ annotations.kind.name }} {{ input.urgency }}"
+    author.eval(
+        judges=[
+            {"name": "a", "prompt": prompt},
+            {"name": "b", "prompt_file": "rate.md"},
+            {"name": "c", "prompt": "{{ annotations.gold }} {{ outputs.files.gone }}", "if": "annotations.get('gold')"},
+        ]
+    )
+    author.case("fine", **{"annotations.yaml": "kind: {name: x}\ngold: y\n"})
+    author.write("cases/fine/input.yaml", "prompt: p\nurgency: high\n")
+    author.case("bare", **{"annotations.yaml": "kind: plain\n"})
+    said = [line.partition(": ")[2] for line in author.refused()]
+    hint = "; add it there, or give the judge an `if` that skips such cases"
+    assert said == [
+        "judge 'a': {{ annotations.kind.name }} is not in this case's annotations" + hint,
+        "judge 'a': {{ input.urgency }} is not in this case's input" + hint,
+        "judge 'b': {{ annotations.gold }} is not in this case's annotations" + hint,
+    ]
+    assert all("(case bare)" in line for line in author.refused())

@@ -268,7 +268,7 @@ def test_codex_gets_its_own_hooks_file_and_answers_after_the_call(make_eval: Mak
     hooks = json.loads(files[".codex/hooks.json"])
     assert list(hooks) == ["hooks"]
     (before,), (after,) = hooks["hooks"]["PreToolUse"], hooks["hooks"]["PostToolUse"]
-    assert after["matcher"] == "request_user_input"
+    assert after["matcher"] == "request_user_input|request_user_input_async"
     assert all(re.search(before["matcher"], tool) for tool in ["request_user_input", "apply_patch", "Bash"])
     assert before["hooks"] == after["hooks"]
     assert before["hooks"][0]["command"] == command_of(files)
@@ -331,3 +331,19 @@ def test_generate_writes_nothing_when_the_handlers_are_wrong(make_eval: MakeEval
     with pytest.raises(AuthorError, match=r"tool_handlers\.yaml"):
         generate_interception(tmp_path / "out", make_eval(handlers="handlers: [{match: m, patterns: Bash}]\n"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [("", None), ("models: {hook_budget: {calls: 100}}\n", None),
+     ("models: {hook_budget: {calls: 0}}\n", {"calls": 0, "tokens": 1_000_000}),
+     ("models: {hook_budget: {tokens: 5}}\n", {"calls": 100, "tokens": 5})],
+)  # fmt: skip
+def test_a_budget_of_the_evals_own_is_in_the_handlers_of_the_task(
+    make_eval: MakeEval, more: str, wanted: dict[str, int] | None
+) -> None:
+    written = files_of(make_eval(more))["tool_handlers.yaml"]
+    assert json.loads(written).get("hook_budget") == wanted
+    assert yaml.safe_load(written) == json.loads(written)
+    config = script_module("tools").load_handlers(written)
+    assert config["hook_budget"] == (wanted or {"calls": 100, "tokens": 1_000_000})

@@ -152,6 +152,14 @@ class TestFinding:
         (said,) = author.refused()
         assert "own" in said
 
+    def test_a_command_of_a_case_is_a_skill_where_the_program_knows_commands(self, author: Author) -> None:
+        author.eval(execution={"skill": "own"})
+        author.case("c1")
+        author.write("cases/c1/files/.claude/commands/own.md", SKILL)
+        assert author.warned() == []
+        author.eval(runner={"type": "codex"})
+        assert "the skill 'own' is not found" in author.refused()[0]
+
 
 class TestPlugins:
     def build(self, author: Author, folder: str = "plug", **manifest: Any) -> None:

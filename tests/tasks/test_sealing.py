@@ -25,7 +25,7 @@ def seal(author: Author, **keys: Any) -> Seal:
     """The seal of the eval with these keys."""
     author.case("c1")
     ev = author.load(**keys)
-    return seal_of(ev, handlers_of(ev, Problems()))
+    return seal_of(ev, handlers_of(ev, Problems()), ev.spec.mcp_servers)
 
 
 def kept(sealed: Seal, user: str) -> set[str]:

@@ -136,3 +136,34 @@ class TestServers:
         said = author.refused()
         assert any("X-Api-Key" in one for one in said)
         assert not any("abcdefgh1234" in one for one in said)
+
+
+JUDGE = {"name": "quality", "prompt": "Rate {{ outputs }}."}
+KEYS = {
+    "HARBOR_PACK_JUDGE_BASE_URL": "${ANTHROPIC_BASE_URL:-}", "HARBOR_PACK_JUDGE_KEY": "${ANTHROPIC_API_KEY:-}",
+    "HARBOR_PACK_JUDGE_TOKEN": "${ANTHROPIC_AUTH_TOKEN:-}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "given"),
+    [
+        ({}, KEYS),
+        ({"judges": [{"name": "j", "check": "return True"}]}, None),
+        ({"sandbox": {"sealed": False}}, None),
+        ({"sandbox": {"network": "none"}, "judges": [JUDGE]}, None),
+        ({"sandbox": {"network": "model"}}, KEYS),
+        ({"sandbox": {"network": "model"}, "runner": {"type": "codex"}}, None),
+    ],
+    ids=["a model judge", "no model judge", "not sealed", "no network", "network: model", "another model's network"],
+)
+def test_the_verifier_gets_a_key_only_where_a_model_judge_can_use_it(author: Author, keys: Any, given: Any) -> None:
+    data = toml(author, **{"judges": [JUDGE], **keys})
+    assert data["verifier"].get("env") == given
+    assert "JUDGE" not in str(data["environment"])
+
+
+def test_each_step_has_the_variables_of_the_verifier(author: Author) -> None:
+    steps = [{"id": "a", "prompt": "p"}, {"id": "b", "prompt": "q"}]
+    data = toml(author, execution={"steps": steps}, judges=[JUDGE])
+    assert [step["verifier"]["env"] for step in data["steps"]] == [KEYS, KEYS]

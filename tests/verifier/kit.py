@@ -47,9 +47,11 @@ class Task:
         self.logs, self.home = folder / "logs", folder / "home"
         self.transcript, self.log, self.run = folder / "transcript.jsonl", folder / "log.jsonl", folder / "run.json"
         self.prefix: tuple[str, ...] = ()
+        self.more: tuple[str, ...] = ()
         for path in (self.workspace, self.tests, self.logs, self.home):
             path.mkdir()
-        shutil.copy(resource("interceptor", "verify.py"), self.tests)
+        for name in ("verify.py", "judge.py"):
+            shutil.copy(resource("interceptor", name), self.tests)
 
     def made(self, path: str, content: str | bytes = "") -> Path:
         """A file in the workspace that was not there when the agent began."""
@@ -79,7 +81,7 @@ class Task:
             "interceptions": self.log, "run": self.run,
         }  # fmt: skip
         options = [text for name, path in places.items() for text in (f"--{name}", str(path))]
-        return [*self.prefix, str(python), "-I", str(self.tests / "verify.py"), *options]
+        return [*self.prefix, str(python), "-I", str(self.tests / "verify.py"), *options, *self.more]
 
     def verify(
         self, *judges: dict[str, Any], python: str | Path = sys.executable, env: dict[str, str] | None = None,

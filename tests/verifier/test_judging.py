@@ -134,7 +134,7 @@ def test_the_case_id_is_not_in_it(project: Project) -> None:
 
 
 def test_a_prompt_file_is_read_from_the_evals_folder_or_the_project(project: Project) -> None:
-    project.write("eval/near.md", b"\xef\xbb\xbfJudge\r\nit.\r\n")
+    project.write("eval/near.md", b"\xef\xbb\xbfJudge\r\n{{ conversation }}.\r\n")
     project.write("prompts/far.md", "Judge {{ outputs }}.")
     made, said = project.judging(
         """\
@@ -146,7 +146,7 @@ def test_a_prompt_file_is_read_from_the_evals_folder_or_the_project(project: Pro
     )
     assert said == []
     assert [(j["prompt"], j["model"], j["samples"]) for j in made.judges] == [
-        ("Judge\nit.\n", "model-b", 3), ("Judge {{ outputs }}.", "model-a", 1),
+        ("Judge\n{{ conversation }}.\n", "model-b", 3), ("Judge {{ outputs }}.", "model-a", 1),
     ]  # fmt: skip
     assert {path.name for path in made.inputs} == {"near.md", "far.md"}
 
@@ -170,6 +170,78 @@ def test_a_prompt_file_that_cannot_be_used_is_an_error_with_its_line(
     assert len(errors) == 1
     assert "eval.yaml:6" in errors[0]
     assert said in errors[0]
+
+
+def test_the_model_is_the_judges_own_or_the_evals_or_a_default(project: Project) -> None:
+    base = EVAL + "models: {judge: model-a}\n"
+    judges = """\
+        judges:
+          - {name: own, prompt: "{{ outputs }}", model: model-b}
+          - {name: any, prompt: "{{ outputs }}"}
+        """
+    assert [j["model"] for j in project.judging(judges, base)[0].judges] == ["model-b", "model-a"]
+    assert [j["model"] for j in project.judging(judges)[0].judges] == ["model-b", script_module("judge").DEFAULT_MODEL]
+
+
+def test_what_a_prompt_may_not_name_is_an_error_with_its_line(project: Project) -> None:
+    project.write("eval/rate.md", "Fine: {{ outputs }}\n\nNot: {{ outpts }}\n{% if x %}\n")
+    _, said = project.judging(
+        """\
+        judges:
+          - name: a
+            prompt: |
+              {{ outputs.files["a b.md"] }} {{ annotations.x }} {{input}} {{ arguments.n[0] }} {{- conversation -}}
+              {{ outputs.fles }}
+              {{ outputs | tojson }} and {{ score * 2 }}
+              {{"score": 5}} {{ open
+          - {name: b, prompt_file: rate.md}
+        """
+    )
+    errors = [line.removeprefix("error: ").removeprefix(f"{project.root}/eval/") for line in said]
+    some = "{{ outputs }}, {{ annotations }}, {{ conversation }}, {{ input }}, {{ arguments }}"
+    parts = f"it may name {some}, and parts of them as {{{{ annotations.x }}}}"
+    filters = "leave the filter out: values are sent as JSON, long texts cut"
+    assert errors == [
+        "eval.yaml:8: judge 'a': outputs has no 'fles'; did you mean files?",
+        f"eval.yaml:9: judge 'a': {{{{ outputs | tojson }}}} is no name of a value; {filters}",
+        f"eval.yaml:9: judge 'a': {{{{ score * 2 }}}} is no name of a value; {parts}",
+        f"eval.yaml:10: judge 'a': {{{{\"score\": 5}}}} is no name of a value; {parts}",
+        "eval.yaml:10: judge 'a': {{ is no name of a value; close it with }}, or write a single brace",
+        "rate.md:3: judge 'b': {{ outpts }} is unknown to judges; did you mean outputs?",
+        f"rate.md:4: judge 'b': {{% is no name of a value; a judge's prompt has no logic; it puts in {some}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("judge", "said"),
+    [
+        ("{name: a, prompt: Is it good?}", "the prompt names nothing of the run"),
+        (
+            "{name: a, prompt: 'Rate {{ outputs }} from 1 to 5.'}",
+            "the prompt speaks of 1 to 5, but the score is from 0",
+        ),
+        ("{name: a, prompt: 'Rate {{ outputs }}, 1-10.', feedback_type: int}", "the prompt speaks of 1-10"),
+        ("{name: a, prompt: 'Rate {{ outputs }} from 1 to 5.', score_range: [1, 5]}", None),
+        ("{name: a, prompt: 'Are {{ outputs }} 1 to 5 pages?', feedback_type: bool}", None),
+        ("{name: a, prompt: 'Rate {{ outputs }} from 0 to 1; 12-50 lines.'}", None),
+    ],
+    ids=["nothing named", "a scale", "another scale", "with its range", "bool", "no scale"],
+)
+def test_a_prompt_that_cannot_be_meant_so_is_a_warning(project: Project, judge: str, said: str | None) -> None:
+    _, found = project.judging(f"judges:\n  - {judge}\n")
+    assert len(found) == (said is not None)
+    assert said is None or (found[0].startswith("warning: ") and said in found[0] and "eval.yaml:5" in found[0])
+
+
+def test_a_threshold_beyond_the_scale_of_a_model_judge_is_a_warning(project: Project) -> None:
+    judges = "judges:\n  - {name: a, prompt: 'Rate {{ outputs }}.'RANGE}\nthresholds:\n  a: {min_mean: 3.5}\n"
+    _, said = project.judging(judges.replace("RANGE", ""))
+    assert len(said) == 1
+    assert (
+        "eval.yaml:7: thresholds.a.min_mean is 3.5, but the score is from 0 to 1; set the judge's score_range"
+        in said[0]
+    )
+    assert project.judging(judges.replace("RANGE", ", score_range: [1, 5]"))[1] == []
 
 
 # ---- modules ----

@@ -283,7 +283,7 @@ def test_calls_carry_their_result_and_what_the_log_says_of_them(look: Look) -> N
     look.task.logged(
         decided("t2", "mcp__x__pay", "deny", reason="Not permitted here: payments", handler=0),
         decided("t1", "Bash", "none"),
-        decided("t3", "mcp__x__note", "rewrite", reason="rewritten"),
+        decided("t3", "mcp__x__note", "rewrite", reason="rewritten", updated_input={"text": "[bot] hi"}),
     )
     seen = look.outputs()
     shown = [(c["name"], c["decision"], c["result"], c["is_error"], c["logged"]) for c in seen["tool_calls"]]
@@ -293,7 +293,12 @@ def test_calls_carry_their_result_and_what_the_log_says_of_them(look: Look) -> N
         ("mcp__x__note", "rewrite", "noted", False, True),
         ("Write", "none", None, False, False),
     ]
-    assert seen["tool_calls"][1]["input"] == {"amount": 9}
+    assert [(c["input"], c["input_as_run"]) for c in seen["tool_calls"]] == [
+        ({"command": "ls"}, {"command": "ls"}),
+        ({"amount": 9}, None),
+        ({"text": "hi"}, {"text": "[bot] hi"}),
+        ({"file_path": "x"}, {"file_path": "x"}),
+    ]
     assert [line["tool_use_id"] for line in seen["interceptions"]] == ["t2", "t1", "t3"]
     assert look.judged is not None
     assert look.judged.report["calls"] == {"total": 4, "denied": 1, "answered": 0, "guessed": 0, "rewritten": 1}

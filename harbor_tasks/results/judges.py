@@ -1,0 +1,372 @@
+"""`score`: model judges are asked about what a job collected, and its trials scored anew with their verdicts.
+
+What a judge is asked was written down when the trial was verified, with the workspace as it was then (see
+interceptor/judge.py); neither the sandbox nor the built tasks are needed. Replies are recorded beside it, one line each
+as it comes: asked again, the same table is made of them. The reward is the verifier's own rule (interceptor/verify.py).
+Judges that are not models ran in the sandbox, with the trial, and stay as they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import queue
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harbor_tasks.environments.base import (
+    Job,
+    StepResult,
+    Trial,
+    job_lock,
+    read_job,
+    read_trials,
+    trial_dir,
+    write_record,
+)
+from harbor_tasks.environments.contained import Ended
+from harbor_tasks.environments.staging import copy_tree, remove_tree
+from harbor_tasks.environments.variables import MODEL
+from harbor_tasks.environments.verdict import Verdict, read_verdict
+from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.resources import script_module
+from harbor_tasks.results.collect import trial_label
+
+PARALLEL = 4
+"""Judges that are asked at a time."""
+_RAN = ("scored", "unjudged", "error")
+_TICK = 0.1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a `score` did: verdicts that were asked for, those made of recorded replies, and those that failed."""
+
+    asked: int = 0
+    recorded: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        if not self.asked and not self.recorded:
+            return "no model judge had anything to judge"
+        failed = f", {self.failed} without a verdict" if self.failed else ""
+        return f"model judges: {self.asked} asked{failed}, {self.recorded} from recorded replies"
+
+
+@dataclass
+class _Part:
+    """A trial, or one step of it, as its verifier left it."""
+
+    trial: str
+    label: str
+    folder: Path
+    """Of the verifier."""
+    kept: dict[str, Any]
+    """judge_requests.json, without the bodies."""
+    report: dict[str, Any]
+    """judges.json."""
+    replies: Any
+
+    def judges(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The model judges that have a request, of these names or all."""
+        for judge in self.kept["judges"]:
+            if judge["name"] in self.kept["requests"] and (not names or judge["name"] in names):
+                yield judge
+
+    def take(self, judge: Mapping[str, Any], answer: dict[str, Any], seconds: float | None) -> dict[str, Any]:
+        """Put a judge's verdict in place of its old one, and the reward that follows; its line.
+
+        ``seconds``: what it took; None when nothing was asked, and the old line has it.
+        """
+        verify = script_module("verify")
+        answer["cut"] = self.kept["requests"][judge["name"]].get("cut")
+        lines = self.report["judges"]
+        at = next(at for at, one in enumerate(lines) if one["name"] == judge["name"])
+        took = lines[at].get("seconds") if seconds is None else round(seconds, 3)
+        line: dict[str, Any] = {**verify.verdict(judge, answer), "seconds": took}
+        lines[at] = line
+        verify.write_verdict(str(self.folder), self.report, verify.rewarded(self.kept, self.report))
+        return line
+
+
+@dataclass(frozen=True)
+class _Todo:
+    """One judge of one part; ``number`` is the round of its replies."""
+
+    part: _Part
+    judge: dict[str, Any]
+    number: int
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request; those of a whole job would fill the memory, so it is read when it is sent."""
+        found: dict[str, Any] = _load(self.part.folder / "judge_requests.json")["requests"][self.judge["name"]]["body"]
+        return found
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The replies that are recorded."""
+        name = self.judge["name"]
+        found: list[dict[str, Any]] = self.part.replies.of(
+            name, self.part.kept["requests"][name]["digest"], self.number
+        )
+        return found
+
+    def is_complete(self) -> bool:
+        """Is there nothing to ask?"""
+        return not script_module("judge").missing(self.judge, self.lines(), script_module("verify").mismatch)
+
+
+def score_job(
+    folder: Path, caller: Mapping[str, str], *, names: Sequence[str] = (), fresh: bool = False,
+    parallel: int = PARALLEL, say: Callable[[str], None] = lambda _line: None,
+) -> Asked:  # fmt: skip
+    """Ask the model judges of a job that have no verdict (or those of ``names``), and score its trials with them.
+
+    ``fresh``: recorded replies do not count, all are asked. ``caller`` is the environment with the key, which is needed
+    only when something is asked (MachineError without). AuthorError for an unknown judge, or while the job runs.
+    Interrupted, it leaves every verdict and every reply that it got.
+    """
+    job = read_job(folder)
+    _check_names(job, names)
+    with job_lock(folder):
+        trials = {trial.id: trial for trial in read_trials(folder)}
+        parts = list(_parts(folder, job, trials.values(), say))
+        todo = [_todo(part, judge, fresh=fresh) for part in parts for judge in part.judges(names)]
+        endpoint = _endpoint(caller)
+        waiting = [one for one in todo if not one.is_complete()]
+        if waiting and endpoint is None:
+            what = ", ".join(dict.fromkeys(one.judge["name"] for one in waiting))
+            raise MachineError(f"no key for the model of {what}; export ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
+        failed = 0
+        for one, answer, seconds in _answers(todo, endpoint, parallel):
+            line = one.part.take(one.judge, answer, seconds)
+            failed += line["status"] != "ok"
+            if seconds is not None:
+                said = line["error"] or _shown(line)
+                say(f"{one.part.label}: {one.judge['name']}: {said}")
+            trials[one.part.trial] = _rejudged(folder, job, trials[one.part.trial])
+        return Asked(len(waiting), len(todo) - len(waiting), failed)
+
+
+def waiting_judges(trials: Sequence[Trial]) -> list[str]:
+    """The model judges without a verdict that `score` would ask, by name, each once."""
+    names = (
+        judge.name
+        for trial in trials
+        if trial.status in _RAN and not _is_void(trial)
+        for judge in trial.judges
+        if judge.kind == "prompt" and judge.status in ("pending", "error")
+    )
+    return list(dict.fromkeys(names))
+
+
+def _check_names(job: Job, names: Sequence[str]) -> None:
+    kinds = {str(judge["name"]): str(judge["kind"]) for judge in job.manifest.get("judges") or []}
+    faults = []
+    for name in names:
+        if name not in kinds:
+            close = difflib.get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"judges of this job: {', '.join(kinds) or 'none'}"
+            faults.append(Problem(f"--judge: the job has no judge {name!r}", Where(), hint, code="no-such-judge"))
+        elif kinds[name] != "prompt":
+            hint = "it runs again with its trial, in a new job"
+            said = f"--judge: {name!r} is no model judge ({kinds[name]}): it ran with the trial, where the agent worked"
+            faults.append(Problem(said, Where(), hint, code="no-model-judge"))
+    if faults:
+        raise AuthorError(faults)
+
+
+def _endpoint(caller: Mapping[str, str]) -> Any:
+    key, token, url = (caller.get(name) for name in MODEL)
+    return script_module("judge").endpoint_of(url, key, token)
+
+
+def _todo(part: _Part, judge: dict[str, Any], *, fresh: bool) -> _Todo:
+    """With ``fresh`` a round of its own, unless nothing was ever asked."""
+    name = judge["name"]
+    known = any(line["judge"] == name for line in part.replies.lines)
+    return _Todo(part, judge, part.replies.round(name) + (1 if fresh and known else 0))
+
+
+def _parts(folder: Path, job: Job, trials: Any, say: Callable[[str], None]) -> Iterator[_Part]:
+    """What verifiers left of all trials that came so far. One that must not count is not worth a request."""
+    has_models = any(judge["kind"] == "prompt" for judge in job.manifest.get("judges") or [])
+    for trial in trials:
+        if not has_models or trial.status not in _RAN or _is_void(trial):
+            continue
+        for step, place in _places(folder, trial):
+            label = trial_label(trial) + (f", step {step}" if step is not None else "")
+            part = _read_part(trial.id, label, place / "verifier")
+            if part is not None:
+                yield part
+            elif (place / "verifier" / "judges.json").is_file() and _has_prompts(place / "verifier" / "judges.json"):
+                say(f"{label}: what model judges are asked is missing, or was edited; run it again")
+
+
+def _is_void(trial: Trial) -> bool:
+    return trial.error is not None and trial.error.kind == "tampered"
+
+
+def _places(folder: Path, trial: Trial) -> list[tuple[str | None, Path]]:
+    """The folder of the trial, or those of its steps that ran."""
+    top = trial_dir(folder, trial.id)
+    if not trial.steps:
+        return [(None, top)]
+    return [(step.id, top / "steps" / step.id) for step in trial.steps if step.status != "pending"]
+
+
+def _read_part(trial: str, label: str, folder: Path) -> _Part | None:
+    kept, report = _load(folder / "judge_requests.json"), _load(folder / "judges.json")
+    try:
+        named = {judge["name"] for judge in kept["judges"]}
+        lines = {line["name"] for line in report["judges"]}
+        whole = kept["requests"].keys() <= named & lines
+        for one in kept["requests"].values():
+            whole = whole and script_module("judge").digest(one.pop("body")) == one["digest"]
+    except (LookupError, TypeError, AttributeError):
+        return None
+    return _Part(trial, label, folder, kept, report, script_module("judge").Replies(str(folder))) if whole else None
+
+
+def _has_prompts(path: Path) -> bool:
+    judges = _load(path).get("judges")
+    return isinstance(judges, list) and any(isinstance(one, dict) and one.get("kind") == "prompt" for one in judges)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """A JSON object of a verifier; no link is followed, since in an unsealed sandbox it is the agent's word."""
+    try:
+        with script_module("verify").open_log(str(path)) as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _shown(line: Mapping[str, Any]) -> str:
+    value = line["value"]
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+# ---- asking, several at a time ----
+
+
+_Answer = tuple[_Todo, dict[str, Any], float | None]
+"""A judge, its answer, and how long it took; None: it was made of recorded replies."""
+
+
+def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_Answer]:
+    """The answers as they come. Left early, nothing more is begun.
+
+    The threads are daemons: a request that runs must not keep an interrupted command from returning.
+    """
+    given: queue.SimpleQueue[_Todo] = queue.SimpleQueue()
+    found: queue.Queue[_Answer | BaseException] = queue.Queue()
+    stopped = threading.Event()
+    for one in todo:
+        given.put(one)
+
+    def work() -> None:
+        while not stopped.is_set():
+            try:
+                one = given.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                found.put(_answer(one, endpoint, stopped.is_set))
+            except BaseException as error:  # noqa: BLE001 - the main thread raises it
+                found.put(error)
+
+    for _ in range(min(parallel, len(todo))):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        for _ in todo:
+            while True:
+                try:
+                    got = found.get(timeout=_TICK)  # not without a limit: signals must come through
+                    break
+                except queue.Empty:
+                    continue
+            if isinstance(got, BaseException):
+                raise got
+            yield got
+    finally:
+        stopped.set()
+
+
+def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
+    module, mismatch = script_module("judge"), script_module("verify").mismatch
+    if one.is_complete():
+        return one, module.answer_of(one.judge, one.lines(), mismatch), None
+    answer: dict[str, Any] = module.answered(
+        one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
+    )
+    return one, answer, sum(float(line.get("seconds") or 0) for line in one.lines())
+
+
+# ---- the trial ----
+
+
+def _rejudged(folder: Path, job: Job, trial: Trial) -> Trial:
+    """The trial with what its verifiers' folders say now, written to trial.json (as `TrialRun` does it)."""
+    top = trial_dir(folder, trial.id)
+    verdicts = {step: _verdict(place) for step, place in _places(folder, trial)}
+    own = trial.error if trial.error is not None and trial.error.kind != "verifier" else None
+    steps = tuple(_step(step, verdicts[step.id]) if step.id in verdicts else step for step in trial.steps)
+    if trial.steps:
+        last = verdicts.get(trial.steps[-1].id)
+        error = own or _first_error(job, steps, verdicts)
+        if last is not None:
+            remove_tree(top / "verifier")
+            copy_tree(top / "steps" / trial.steps[-1].id / "verifier", top / "verifier")
+    else:
+        last = verdicts[None]
+        error = own or last.error
+    judges = [judge for verdict in verdicts.values() for judge in verdict.judges]
+    status = "error" if error is not None else last.status if last is not None else trial.status
+    scored = trial.model_copy(
+        update={
+            "status": status, "error": error, "judges": tuple(judges), "steps": steps,
+            "reward": last.reward if last is not None and last.error is None else None,
+            "unjudged": tuple(name for verdict in verdicts.values() for name in verdict.unjudged),
+        }
+    )  # fmt: skip
+    write_record(top / "trial.json", scored)
+    return scored
+
+
+def _verdict(place: Path) -> Verdict:
+    return read_verdict(place / "verifier", place / "verifier.log", Ended("exited", None, 0.0, 0))
+
+
+def _step(step: StepResult, verdict: Verdict) -> StepResult:
+    own = step.error if step.error is not None and step.error.kind in ("agent", "timeout", "environment") else None
+    error = own or verdict.error
+    status = "error" if error is not None else verdict.status
+    found = {"status": status, "error": error, "reward": verdict.reward, "judges": verdict.judges}
+    return step.model_copy(update=found)
+
+
+def _first_error(job: Job, steps: Sequence[StepResult], verdicts: Mapping[str | None, Verdict]) -> Any:
+    """The first error of a step that may not fail, or of a verifier, by the step's name."""
+    lenient = {step["id"] for step in job.manifest.get("steps") or [] if step.get("on_failure") == "continue"}
+    for step in steps:
+        verdict = verdicts.get(step.id)
+        own = step.error if verdict is None or step.error != verdict.error else None
+        error = own if own is not None and step.id not in lenient else verdict.error if verdict is not None else None
+        if error is not None:
+            return error.model_copy(update={"message": f"step {step.id}: {error.message}"})
+    return None
+
+
+def score_hint(folder: Path, trials: Sequence[Trial]) -> str | None:
+    """What to do about judges that wait for a model; None when none does."""
+    names = waiting_judges(trials)
+    if not names:
+        return None
+    ask = f"harbor-pack score {shlex.quote(display_path(folder))}"
+    return f"no verdict yet of the model judge{'s' if len(names) > 1 else ''} {', '.join(names)}; to ask: {ask}"
