@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from harbor_tasks.bundles.format import (
     INDEX,
     REGISTRY,
     SCHEMA,
+    TRAILER_SIZE,
     WINDOW_LOG,
     BundleInfo,
     PackedImage,
@@ -31,6 +33,7 @@ from harbor_tasks.bundles.format import (
     content_name,
     header,
     padding,
+    read_trailer,
     trailer,
 )
 from harbor_tasks.bundles.harbor_set import dataset_toml, registry_json
@@ -52,9 +55,24 @@ def pack(
     that must not be in it. AuthorError for what cannot be packed, by path, and for what looks like a secret and is not
     allowed, by line; MachineError when the disk or a changing file is in the way.
     """
+    _check_place(out)
     with listed(tasks) as listing:
         refuse_secrets(listing, os.environ if environ is None else environ, say or (lambda _line: None))
         return write(listing, out, images)
+
+
+def _check_place(out: Path) -> None:
+    """AuthorError when what lies at the place of the bundle is something else, which nobody wants to lose."""
+    is_bundle = False
+    if not out.exists() or out.is_dir():
+        return
+    if out.is_file():  # and no pipe or device, which would block
+        with contextlib.suppress(OSError), out.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TRAILER_SIZE))
+            is_bundle = not size or read_trailer(file.read(TRAILER_SIZE)) is not None
+    if not is_bundle:
+        raise AuthorError(f"{display_path(out)}: is there and is no bundle; name another file, or remove it")
 
 
 def write(listing: Listing, out: Path, images: Sequence[PackedImage] = ()) -> BundleInfo:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import stat
 import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
@@ -198,6 +198,8 @@ def list_build(tasks: Path, manifest: BuildManifest) -> Iterator[Found]:
     with ThreadPoolExecutor(_HASHING) as pool:  # starts threads only for large files
         waiting: deque[Found | Future[Found]] = deque()
         for directory in directories:
+            if os.path.islink(f"{base}/{directory}"):  # noqa: PTH114 - texts
+                raise AuthorError(f"{base}/{directory}: is a link, which no build makes; build the eval again")
             for found in _below(base, directory, SHARED if directory == BUILD_DIR else None, pool):
                 waiting.append(found)
                 while waiting and (isinstance(waiting[0], Found) or waiting[0].done() or len(waiting) > _AHEAD):
@@ -244,16 +246,16 @@ def _below(
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """What a folder holds, sorted by the bytes of the names."""
+    """What a folder holds, sorted by the names (by code points, which is the order of their bytes in UTF-8)."""
     try:
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            with os.scandir(path) as entries:
-                return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        with os.scandir(path) as entries:
+            return sorted(entries, key=attrgetter("name"))
+    except NotADirectoryError:
+        raise AuthorError(f"{path}: is no folder, though build.json names it; build the eval again") from None
     except FileNotFoundError:
         raise AuthorError(f"{path}: is not there, though build.json names it; build the eval again") from None
     except OSError as error:
         raise MachineError(f"{path}: cannot be read ({error.strerror})") from error
-    raise AuthorError(f"{path}: is no folder, though build.json names it; build the eval again")
 
 
 def _file(base: str, path: str, pool: ThreadPoolExecutor) -> Found | Future[Found]:

@@ -65,8 +65,11 @@ class _Layout:
         self._members: dict[str, bytes] = {}
         self._index: IO[bytes] | None = None
 
-    def begin(self, members: dict[str, bytes], index: Index, index_file: IO[bytes]) -> None:  # noqa: ARG002
-        """Keep what is written last."""
+    def begin(self, members: dict[str, bytes], index: Index, index_file: IO[bytes]) -> None:
+        """Look for room; keep what is written last."""
+        free = shutil.disk_usage(self._base).free
+        if index.total > free:
+            raise MachineError(f"{index.total} bytes are to be unpacked, and {free} are free; make room")
         self._members = members
         self._enter(BUILD_DIR)
         index_file.seek(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,7 +17,7 @@ import pytest
 
 from harbor_tasks.bundles import BundleInfo, Limits, inspect, unpack
 from harbor_tasks.bundles.format import TRAILER_SIZE, header
-from harbor_tasks.errors import AuthorError
+from harbor_tasks.errors import AuthorError, MachineError
 
 from .kit import Forge
 
@@ -404,6 +405,15 @@ def test_a_place_that_is_taken_is_refused(packed: BundleInfo, tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     assert unpack(packed.file, tmp_path / "empty").tasks == 2
     assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "full", "link"]
+
+
+def test_a_disk_without_room_is_said_before_it_is_full(
+    packed: BundleInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: shutil._ntuple_diskusage(10**6, 10**6 - 10, 10))
+    with pytest.raises(MachineError, match="and 10 are free"):
+        unpack(packed.file, tmp_path / "into")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_full_leaves_nothing(packed: BundleInfo, tmp_path: Path) -> None:

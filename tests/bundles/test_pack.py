@@ -228,5 +228,26 @@ def test_a_place_that_cannot_be_written_is_the_authors(built: Path, tmp_path: Pa
         pack(tmp_path, tmp_path / "x.hpb", environ={})
 
 
+def test_what_is_no_bundle_is_not_written_over(built: Path, packed: BundleInfo, tmp_path: Path) -> None:
+    out = tmp_path / "eval.yaml"
+    out.write_text("name: precious\n")
+    with pytest.raises(AuthorError, match="is there and is no bundle"):
+        pack(built, out, environ={})
+    assert out.read_text() == "name: precious\n"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AuthorError, match="is there and is no bundle"):
+        pack(built, tmp_path / "pipe", environ={})
+    shutil.copy(packed.file, out)
+    assert pack(built, out, environ={}).digest != packed.digest
+
+
 def test_the_files_name_is_the_evals(built: Path) -> None:
     assert str(default_name(built)) == "shop-1.2.hpb"
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_a_task_directory_that_is_none_is_refused(tasks: Path, tmp_path: Path, link: bool) -> None:
+    (tasks / "two").rename(tmp_path / "two")
+    (tasks / "two").symlink_to(tmp_path / "two") if link else (tasks / "two").touch()
+    with pytest.raises(AuthorError, match="is a link" if link else "is no folder"):
+        pack(tasks, tmp_path / "x.hpb", environ={})
