@@ -10,8 +10,8 @@ from harbor_tasks.commands.base import app
 __all__ = ["app", "evals", "freeze", "jobs", "machine", "registry", "resolve", "runner", "score", "shipping"]
 
 _ORDER = (
-    "init", "check", "resolve", "build", "image", "run", "probe", "score", "freeze", "report", "bundle", "verify", "push",
-    "pull", "runner", "clean", "doctor",
+    "init", "check", "resolve", "build", "image", "run", "probe", "score", "freeze", "report", "bundle", "verify",
+    "push", "pull", "runner", "clean", "doctor",
 )  # fmt: skip
 """As `harbor-pack --help` lists them: the way of the data."""
 
