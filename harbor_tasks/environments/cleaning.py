@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harbor_tasks.environments.base import is_running
 from harbor_tasks.environments.plan import is_job_id
+from harbor_tasks.environments.scratch import left_folders
 from harbor_tasks.environments.sources import ROOM, TASKS
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 
@@ -48,6 +49,9 @@ def clean(job: str | None = None, *, jobs_dir: Path = Path("jobs"), host: str | 
             _clean_folder(folder, report)
     if job is None:
         _clean_beginnings(jobs_dir, report)
+        for folder in left_folders():
+            remove_tree(folder)
+            report.removed.append(f"folder {folder}")
     engine = _engine(host)
     if engine is None:
         report.left.append("no container engine here: only folders were looked for")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.scripted import KEY, ScriptedModel
 from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, require_variables
@@ -115,8 +115,8 @@ class HarborEnvironment:
     def _check_job(self) -> None:
         """Harbor drops an invalid task, or aborts the whole job for it: it is asked before."""
         assert self._harbor is not None
-        with tempfile.TemporaryDirectory(prefix="hp-") as folder:
-            config = Path(folder).resolve() / "config.json"
+        with scratch_folder() as folder:
+            config = folder / "config.json"
             tasks = [{"path": str(path)} for path in self._tasks.values()]
             config.write_text(json.dumps({**self._config(1), "tasks": tasks}), encoding="utf-8")
             said = dry_run(self._harbor, config, self._options, self._environ())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from harbor_tasks.environments.harbor_command import check_kind, check_options, 
 from harbor_tasks.environments.harbor_guard import named_variables, require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_server_run import RECORD, ServerRun
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.variables import UnsetError, fill_in
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
 from harbor_tasks.resources import resource
@@ -155,8 +155,8 @@ class HarborServerEnvironment(HarborEnvironment):
     def _with_options(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """What `harbor run` makes of its own options: the server knows configurations only."""
         harbor = find_harbor(self._named, self._caller)
-        with tempfile.TemporaryDirectory(prefix="hp-") as folder:
-            path = Path(folder).resolve() / "config.json"
+        with scratch_folder() as folder:
+            path = folder / "config.json"
             tasks = [{"path": str(task)} for task in self._tasks.values()]
             path.write_text(json.dumps({**config, "tasks": tasks}), encoding="utf-8")
             command: list[str | Path] = [

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from harbor_tasks.environments.base import RunOptions, job_lock, new_folder, read_job
 from harbor_tasks.environments.plan import new_job_id, require_at_rest, require_same_eval
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, display_path
 from harbor_tasks.tasks.build import Progress, build
@@ -63,8 +63,8 @@ def built_tasks(
     if not is_eval(source):
         yield source
         return
-    with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-        yield _build(source, Path(scratch).resolve() / TASKS, say, building, cases, runner)
+    with scratch_folder() as scratch:
+        yield _build(source, scratch / TASKS, say, building, cases, runner)
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harbor_tasks.environments.evidence import json_lines
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.selftest import LocalHooks, SelfTestError, self_test
 from harbor_tasks.environments.staging import POLICY_FILES, copy_tree, staged_settings
 from harbor_tasks.environments.variables import MACHINE
@@ -28,8 +28,8 @@ def ask_policy(
     built: Path, variables: Mapping[str, str], caller: Mapping[str, str], forced: Sequence[Forced]
 ) -> dict[str, Outcome]:  # fmt: skip
     """The same, of the policy files in a folder, with the eval's ``variables`` (values, no references)."""
-    with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-        policy = _Policy(built, Path(scratch).resolve(), variables, caller)
+    with scratch_folder() as scratch:
+        policy = _Policy(built, scratch, variables, caller)
         return {one.id: policy.ask(one) for one in forced}
 
 

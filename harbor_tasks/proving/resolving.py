@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, Where, display_path
 from harbor_tasks.evalspec import Case, Eval, list_cases, load_eval, parse_yaml, read_case
 from harbor_tasks.evalspec.load import HANDLERS
@@ -261,8 +262,7 @@ class _Work:
         probes: list[tuple[Probe, int | None]] = [(probe_of(spec), None) for spec in self.ev.spec.probes]
         probes += [(probe_of(spec), slot.entry) for spec, slot in zip(handlers.probes, done.probes, strict=True)]
         forced = [Forced(f"toolu_probe_{n:04d}", probe, str(probe.expect)) for n, (probe, _) in enumerate(probes, 1)]
-        with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-            built = Path(scratch).resolve()
+        with scratch_folder() as built:
             for name, content in interception_files(self.ev, handlers, {}).items():
                 (built / name).parent.mkdir(parents=True, exist_ok=True)
                 (built / name).write_bytes(content)

@@ -7,7 +7,6 @@ staged and sealed as they are. It has no judges, no MCP servers and no steps.
 from __future__ import annotations
 
 import json
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from harbor_tasks.environments.base import Event, RunOptions, Trial, read_trials
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.plan import task_digest
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.staging import copy_tree
 from harbor_tasks.errors import AuthorError, InterruptedRun, MachineError
 from harbor_tasks.proving.calls import Forced, Outcome, set_variables
@@ -37,8 +37,7 @@ def in_sandbox(
     options: RunOptions, say: Callable[[str], None] | None,
 ) -> tuple[dict[str, Outcome], bool]:  # fmt: skip
     """The outcomes in this environment by the id of the call, and whether the sandbox was sealed."""
-    with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-        folder = Path(scratch).resolve()
+    with scratch_folder() as folder:
         built = probe_build(source, manifest, caller, forced, folder / "built")
         wanted = replace(
             options, environment=environment, agent=ProbeAgent.name, parallel=1, attempts=1, cases=(), resume=None,

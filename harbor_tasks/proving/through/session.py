@@ -6,7 +6,6 @@ and how its words tell what became of a call.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from harbor_tasks.endpoint.script import Asked
 from harbor_tasks.environments.base import Event, RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.errors import InterruptedRun, MachineError
 from harbor_tasks.proving.calls import SAME, Forced, Outcome
 from harbor_tasks.proving.sandbox import probe_build
@@ -185,8 +185,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.subject, self.stage, self.forced, self.mode = subject, stage, forced, mode
         self.calls = [subject.call(one) for one in forced]
-        with tempfile.TemporaryDirectory(prefix="hp-") as scratch:
-            folder = Path(scratch).resolve()
+        with scratch_folder() as folder:
             bench = bench_for(stage.environment, folder)
             built = probe_build(stage.source, stage.manifest, stage.caller, forced, folder / "built")
             fixture = Fixture(mode, env, called_servers(self.calls), subject.keep)
