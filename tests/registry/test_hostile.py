@@ -514,6 +514,7 @@ def test_a_redirect_within_the_registry_keeps_them(
     assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
 
 
+@pytest.mark.registry  # for openssl
 def test_never_from_https_to_http(packed: Packed, certificate: Certificate, tmp_path: Path) -> None:
     registry = MemoryRegistry()
     with serving(registry.answer) as plain, serving(registry.answer, certificate) as host:
@@ -527,6 +528,7 @@ def test_never_from_https_to_http(packed: Packed, certificate: Certificate, tmp_
             push(packed.file, f"{host}/x", ca=certificate.cert)
 
 
+@pytest.mark.registry  # for openssl
 @pytest.mark.parametrize(
     ("challenge", "said"),
     [
