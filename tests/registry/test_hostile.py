@@ -159,6 +159,8 @@ def test_manifests_of_other_shapes(lying: Lying) -> None:
         {**good, "layers": [{**layer, "digest": "md5:aa"}]}, {**good, "annotations": None},
         {**good, "annotations": {"harbor-pack.bundle": f"sha256:{'1' * 64}"}},
     ]  # fmt: skip
+    lying.store({**good, "config": {**good["config"], "mediaType": "a\nb" * 99}})
+    assert "is no bundle but a ba ba b" in str(lying.pull())
     for shape in shapes:
         lying.store(shape)
         assert re.search("refused$", str(lying.pull())), shape
