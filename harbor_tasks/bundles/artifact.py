@@ -106,10 +106,10 @@ def find(transport: Transport, name: str) -> Artifact | None:
     try:
         config = manifest["config"]
         if config["mediaType"] != CONFIG_TYPE:
-            raise MachineError(f"{where} is no bundle but {str(config['mediaType'])[:80]}")
+            raise MachineError(f"{where} is no bundle but {_shown(config['mediaType'])}")
         [layer] = manifest["layers"]
         if layer["mediaType"] != LAYER_TYPE:
-            raise MachineError(f"{where}: a layer {str(layer['mediaType'])[:80]}; this version reads {LAYER_TYPE}")
+            raise MachineError(f"{where}: a layer {_shown(layer['mediaType'])}; this version reads {LAYER_TYPE}")
         data = transport.json_blob(_digest(config["digest"]), min(_size(config["size"]), MAX_CONFIG))
         if data["schema"] != 1:
             raise MachineError(f"{where} was pushed by a later version of harbor-pack; update this one")
@@ -122,6 +122,11 @@ def find(transport: Transport, name: str) -> Artifact | None:
         return Artifact(digest, bundle, _digest(layer["digest"]), _size(layer["size"]), _text(data["eval"]), images)
     except (KeyError, TypeError, ValueError, IndexError):
         raise MachineError(f"{where} is no bundle that harbor-pack pushed; refused") from None
+
+
+def _shown(value: Any) -> str:
+    """Somebody else's text, on one line."""
+    return " ".join(str(value).split())[:80]
 
 
 def _digest(value: Any) -> str:

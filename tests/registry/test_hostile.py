@@ -159,6 +159,8 @@ def test_manifests_of_other_shapes(lying: Lying) -> None:
         {**good, "layers": [{**layer, "digest": "md5:aa"}]}, {**good, "annotations": None},
         {**good, "annotations": {"harbor-pack.bundle": f"sha256:{'1' * 64}"}},
     ]  # fmt: skip
+    lying.store({**good, "config": {**good["config"], "mediaType": "a\nb" * 99}})
+    assert "is no bundle but a ba ba b" in str(lying.pull())
     for shape in shapes:
         lying.store(shape)
         assert re.search("refused$", str(lying.pull())), shape
@@ -514,6 +516,7 @@ def test_a_redirect_within_the_registry_keeps_them(
     assert pull(f"{lying.host}/x", lying.out).bundle.digest == packed.info.digest
 
 
+@pytest.mark.registry  # for openssl
 def test_never_from_https_to_http(packed: Packed, certificate: Certificate, tmp_path: Path) -> None:
     registry = MemoryRegistry()
     with serving(registry.answer) as plain, serving(registry.answer, certificate) as host:
@@ -527,6 +530,7 @@ def test_never_from_https_to_http(packed: Packed, certificate: Certificate, tmp_
             push(packed.file, f"{host}/x", ca=certificate.cert)
 
 
+@pytest.mark.registry  # for openssl
 @pytest.mark.parametrize(
     ("challenge", "said"),
     [
