@@ -50,6 +50,8 @@ _SIGNS = {
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 _ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|.+\.(?:env|sh|bash|conf|cfg|rc|service)", re.IGNORECASE)
 """Names of files where a value needs no quotes, beside those that the library knows."""
+_NO_VALUE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(?i:true|false|none|null|yes|no|required|optional)")
+"""The name of a variable, and words that say whether there is a value."""
 _LONG_LINE = 2000
 _VERY_LONG = re.compile(r"[^\n]{8192,}")
 _WINDOW, _TOKEN = 4096, 2048
@@ -214,7 +216,8 @@ class Scanner:
         from detect_secrets.filters import heuristic
 
         return (
-            heuristic.is_indirect_reference(line)
+            _NO_VALUE.fullmatch(value) is not None
+            or heuristic.is_indirect_reference(line)
             or heuristic.is_not_alphanumeric_string(value)
             or heuristic.is_sequential_string(value)
         )

@@ -72,6 +72,8 @@ def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
         ("app.py", 'password = get("x")'),
         ("app.py", 'password = os.environ["DB_PASSWORD"]'),
         ("app.py", "password = hashed(value)"),
+        ("app.py", '{"api_key": "SHOP_API_KEY", "secret": "none"}'),
+        ("app.yaml", "password: required"),
         ("app.env", "API_KEY=${API_KEY}"),
         ("app.env", "API_KEY=$API_KEY"),
         ("app.yaml", "password: <password>"),
