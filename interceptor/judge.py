@@ -40,6 +40,7 @@ MAX_TEXT = 50_000  # characters of one text that is sent
 MAX_ALL = 200_000  # characters of all data of a request, as JSON
 MAX_REASON = 2_000  # characters of a sample's rationale in the verdict; the reply holds the whole
 MAX_CUTS = 20  # cut texts that are named
+LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}  # which JSON does not escape
 TOOL = "verdict"
 SYSTEM = """\
 You judge the work of an agent. The first part of the message is the instruction. Where it says [data: NAME], it means \
@@ -66,7 +67,7 @@ KNOWN: Dict[str, Tuple[str, ...]] = {
     "annotations": (), "conversation": (), "input": (), "arguments": (),
 }  # fmt: skip
 """What a prompt may name, and what ``outputs`` has."""
-_MARK = re.compile(r"\{\{-?(.*?)-?\}\}|\{\{|\{%", re.DOTALL)
+_MARK = re.compile(r"\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}|\{\{|\{%", re.DOTALL)
 _PART = r"""\.[A-Za-z_0-9][\w-]*|\[\s*(?:"[^"]*"|'[^']*'|\d+)\s*\]"""
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)((?:%s)*)\s*" % _PART)
 
@@ -91,10 +92,11 @@ def parsed(prompt: str) -> Tuple[List[Union[str, Name]], List[Fault]]:
     """The texts and names of a prompt, and what is wrong with it."""
     parts: List[Union[str, Name]] = []
     faults: List[Fault] = []
-    end = 0
+    end, row, counted = 0, 1, 0
     for mark in _MARK.finditer(prompt):
         parts.append(prompt[end : mark.start()])
-        end, row = mark.end(), prompt.count("\n", 0, mark.start()) + 1
+        row += prompt.count("\n", counted, mark.start())
+        end, counted = mark.end(), mark.start()
         named = _NAME.fullmatch(mark.group(1)) if mark.group(1) is not None else None
         if named is None:
             shown = " ".join(mark.group().split())
@@ -186,7 +188,8 @@ def request(judge: Json, outputs: Json) -> Tuple[Json, List[str]]:
     names = [part for part in parts if isinstance(part, Name)]
     text = "".join("[data: %s]" % part.text if isinstance(part, Name) else part for part in parts)
     values, cut = fitted({name.text: look_up(name.path, judge, outputs) for name in names})
-    content = [text] + ([json.dumps(values, ensure_ascii=False, default=str)] if values else [])
+    data = json.dumps(values, ensure_ascii=False, default=str).translate(LINE_ENDS)
+    content = [text] + ([data] if values else [])
     schema = {
         "type": "object", "required": ["rationale", "score"],
         "properties": {
@@ -235,7 +238,7 @@ def fitted(values: Json) -> Tuple[Json, List[str]]:
         if len(json.dumps(found, ensure_ascii=False, default=str)) <= MAX_ALL:
             return found, _named(cut)
         limit //= 2
-    limit = MAX_ALL // len(values)
+    limit = MAX_ALL
     while True:
         cut, found = [], {}
         for name, value in values.items():
@@ -340,29 +343,34 @@ def post(endpoint: Endpoint, body: Json, seconds: float) -> Tuple[Json, int]:
     """The reply, and how many tries it took.
 
     408, 429, 5xx and broken connections are tried again, after what ``retry-after`` asks for, while there is time;
-    whatever else is no message is a JudgeError at once.
+    so is, unforced, what must not be forced to use a tool. Whatever else is no message is a JudgeError at once.
     """
     until = time.monotonic() + seconds
     url = endpoint.base_url.rstrip("/") + "/v1/messages"
     if not url.lower().startswith(("http://", "https://")):
         raise JudgeError("the model's address (ANTHROPIC_BASE_URL) does not begin with http:// or https://")
-    try:
-        asked = urllib.request.Request(url, json.dumps(body).encode(), endpoint.headers())
-        if not all(value.isprintable() and value.encode("latin-1") for value in asked.headers.values()):
-            raise ValueError
-    except ValueError:  # its text may hold the key
-        raise JudgeError("the key, or the model's address, has characters that cannot be sent") from None
     tries, wait = 0, 0.5
     while True:
         tries += 1
+        try:
+            asked = urllib.request.Request(url, json.dumps(body).encode(), endpoint.headers())
+            if not all(value.isprintable() and value.encode("latin-1") for value in asked.headers.values()):
+                raise ValueError
+        except ValueError:  # its text may hold the key
+            raise JudgeError("the key, or the model's address, has characters that cannot be sent") from None
         done = _Try(asked, max(until - time.monotonic(), 0.1))
         fault, again = _fault_of(done, endpoint)
+        if done.status == 400 and "tool_choice" in body and "tool_choice" in fault:
+            body = _not_forced(body)
+            continue
         if not fault and done.reply is not None:
             try:
                 reply = json.loads(endpoint.without_key(done.reply.decode("utf-8")))
                 if not isinstance(reply, dict):
                     raise ValueError
-                return reply, tries
+                if reply.get("type") != "error":
+                    return reply, tries
+                fault, again = endpoint.without_key(_api_message(done.reply)), True
             except (ValueError, RecursionError):
                 fault, again = "the reply is no JSON object (%d bytes)" % len(done.reply), True
         tried = " (tried %d times)" % tries if tries > 1 else ""
@@ -374,6 +382,12 @@ def post(endpoint: Endpoint, body: Json, seconds: float) -> Tuple[Json, int]:
             raise JudgeError("%s%s%s the judge has %g s (timeout)" % (fault, tried, asks, seconds))
         time.sleep(pause)
         wait = min(wait * 2, 15)
+
+
+def _not_forced(body: Json) -> Json:
+    """The request for a model that always thinks, and refuses to be forced to use a tool; its thoughts take tokens."""
+    free = {key: value for key, value in body.items() if key != "tool_choice"}
+    return dict(free, max_tokens=4 * body["max_tokens"], system=body["system"] + " Answer by the tool `%s`." % TOOL)
 
 
 def _fault_of(done: _Try, endpoint: Endpoint) -> Tuple[str, bool]:

@@ -17,7 +17,7 @@ Exit code: 0 reward.json was written, 1 it was not (a judge failed to report, or
 failed; judges.json then holds ``error``.
 
 Models are asked here if the caller gave a key, by ``--model`` (a JSON file with base_url, api_key, auth_token, which is
-removed) or by the variables HARBOR_PACK_JUDGE_KEY and HARBOR_PACK_JUDGE_BASE_URL; else by `harbor-pack score`.
+removed) or by the variables HARBOR_PACK_JUDGE_KEY (_TOKEN, _BASE_URL); else by `harbor-pack score`.
 
 What a judge sees as ``outputs`` (keys that are not known in a run are left out):
 
@@ -71,7 +71,10 @@ SEALED_HOME = "/opt/harbor-pack"
 AGENT_LOGS = "/logs/agent"
 MANAGED_SETTINGS = "/etc/claude-code/managed-settings.json"
 JUDGE_SECONDS = 60
-JUDGE_KEY, JUDGE_BASE_URL = "HARBOR_PACK_JUDGE_KEY", "HARBOR_PACK_JUDGE_BASE_URL"
+JUDGE_VARIABLES = {
+    "base_url": "HARBOR_PACK_JUDGE_BASE_URL", "api_key": "HARBOR_PACK_JUDGE_KEY",
+    "auth_token": "HARBOR_PACK_JUDGE_TOKEN",
+}  # fmt: skip
 JUDGE_FILES = ("judge_requests.json", "judge_replies.jsonl")  # judge.py says what is in them
 MAX_FILES = 20_000  # files that the agent made where no output is declared; as many more that are declared
 MAX_ENTRIES = 1_000_000  # files and folders that are looked at
@@ -1133,7 +1136,7 @@ def judge_module() -> Any:
 
 def model_given(path: Optional[str]) -> Json:
     """Where and with which key model judges are asked: read before anything of the run is started, and then gone."""
-    given = {"api_key": os.environ.pop(JUDGE_KEY, None), "base_url": os.environ.pop(JUDGE_BASE_URL, None)}
+    given = {key: os.environ.pop(name, None) for key, name in JUDGE_VARIABLES.items()}
     if path is None:
         return given
     try:
@@ -1303,12 +1306,12 @@ def open_folder(name: str, above: Optional[int] = None) -> int:
     return folder
 
 
-def put(folder: str, name: str, value: Json) -> None:
+def put(folder: str, name: str, value: Json, mode: int = 0o644) -> None:
     """Write a JSON file beside its place and rename it there, over whatever somebody has put in the way."""
     handle, beside = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
     try:
         with open(handle, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o644)
+            os.fchmod(file.fileno(), mode)
             json.dump(value, file, indent=1, allow_nan=False)
             file.write("\n")
             file.flush()
@@ -1515,7 +1518,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
             if is_sealed(args.home):  # what it left running would meet the next one
                 end_others(time.monotonic() + 20)
     if any(judge.get("kind") == "prompt" for judge in judges):
-        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests))
+        put(args.logs, JUDGE_FILES[0], kept_requests(config, args.requests), 0o600)
     return rewarded(config, report)
 
 

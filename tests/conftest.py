@@ -116,9 +116,17 @@ def agent_folder(program: Program) -> Path:
     return Path(find_agent(program) or program.name).parent
 
 
+def no_registry() -> str | None:
+    """Why tests with the marker `registry` cannot run here."""
+    for program, package in (("docker-registry", "docker-registry"), ("openssl", "openssl")):
+        if shutil.which(program) is None:
+            return f"no {program}; apt-get install {package}"
+    return None
+
+
 NEEDS: dict[str, Callable[[], str | None]] = {
     "claude": lambda: no_agent(CLAUDE), "codex": lambda: no_agent(CODEX), "engine": no_engine, "harbor": no_harbor,
-    "pythons": no_pythons,
+    "pythons": no_pythons, "registry": no_registry,
 }  # fmt: skip
 
 

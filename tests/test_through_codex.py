@@ -27,12 +27,14 @@ from .test_through import CANARY, HANDLERS, QUESTION, probe
 
 NO_MAIL = {"match": "Mail", "patterns": ["Write"], "reason": "No mail.",
            "input_checks": [{"field": "file_path", "op": "glob", "value": "notes/*"}]}  # fmt: skip
+SEVERAL = {"question": "Which?", "options": ["A", "B", "C"], "multiSelect": True}
 PROBES = [
     probe("refund", "mcp__desk__refund", "none", {"amount": 50}),
     probe("too much", "mcp__desk__refund", "deny", {"amount": 51}),
     probe("note", "mcp__desk__note", "rewrite", {"text": "hi"}, input_after={"text": "[bot] hi"}),
     probe("question", "AskUserQuestion", "answer", {"questions": [QUESTION]}, answers={"Go on?": "No"}),
     probe("its own question", "request_user_input", "answer", {"questions": [QUESTION]}, answers={"Go on?": "No"}),
+    probe("several answers", "AskUserQuestion", "answer", {"questions": [SEVERAL]}, answers={"Which?": "A, B"}),
     probe("filing here", "Bash", "none", {"command": "submit a"}, env={"TRACKER": "http://localhost/"}),
     probe("filing there", "Bash", "deny", {"command": "submit a"}, env={"TRACKER": "http://elsewhere.example/"}),
     probe("canary", "Bash", "none", {"command": CANARY}),
@@ -50,7 +52,7 @@ def write(folder: Path, handlers: list[dict[str, Any]], probes: list[dict[str, A
     (folder / ".git").mkdir()
     (folder / "cases" / "c1" / "input.yaml").write_text("prompt: go\n")
     (folder / "tool_handlers.yaml").write_text(
-        yaml.safe_dump({"handlers": handlers, "case_overrides": {"Go on?": "No"}})
+        yaml.safe_dump({"handlers": handlers, "case_overrides": {"Go on?": "No", "Which?": ["A", "B"]}})
     )
     data = {
         "name": "desk", "dataset": {"path": "cases"}, "execution": {"prompt": "go"}, "probes": probes,
@@ -114,6 +116,11 @@ def test_what_is_another_tool_there_or_none_is_said(report: ProbeReport) -> None
     assert (note.tool, note.decision, note.entered, note.effect) == ("apply_patch", "deny", False, False)
     assert "as apply_patch it is denied: No mail." in note.notes
     assert seen_as(report, "a patch").read == "No mail."
+    several = seen_as(report, "several answers")
+    assert (several.tool, several.decision, several.entered) == ("request_user_input", "deny", False)
+    assert several.notes[-1].startswith(
+        "as request_user_input it is denied: Not permitted here: the answer to 'Which?'"
+    )
 
 
 @pytest.mark.codex
@@ -180,6 +187,16 @@ def test_a_build_for_another_program_is_not_taken_for_the_evals_own(tmp_path: Pa
         assert build(folder, out, runner=runner).written == 1
         assert read_manifest(out).runner.type == wanted
     assert build(folder, out).written == 0
+
+
+def test_a_command_that_the_eval_runs_is_no_hindrance(tmp_path: Path) -> None:
+    """Codex has no commands; but calls are forced, and nothing else is run."""
+    folder = write(tmp_path, HANDLERS, [])
+    (folder / ".claude" / "commands").mkdir(parents=True)
+    (folder / ".claude" / "commands" / "go.md").write_text("Go.\n")
+    spec = {**json.loads((folder / "eval.yaml").read_text()), "execution": {"skill": "go"}}
+    (folder / "eval.yaml").write_text(json.dumps(spec))
+    assert read_manifest(build(folder, folder / "out", runner="codex").out).runner.type == "codex"
 
 
 def test_no_program_is_said(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ error. Heavy libraries are imported where they are used, so that a build with no
 """
 
 # In the order in which `harbor-pack --help` lists them.
-from harbor_tasks.commands import evals, freeze, jobs, machine, resolve, score
+from harbor_tasks.commands import evals, freeze, jobs, machine, registry, resolve, runner, score, shipping
 from harbor_tasks.commands.base import app
 
-__all__ = ["app", "evals", "freeze", "jobs", "machine", "resolve", "score"]
+__all__ = ["app", "evals", "freeze", "jobs", "machine", "registry", "resolve", "runner", "score", "shipping"]

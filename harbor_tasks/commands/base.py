@@ -19,6 +19,13 @@ app = typer.Typer(
 
 EvalPath = Annotated[Path, typer.Argument(metavar="EVAL", help="an eval.yaml, or the folder that holds it")]
 Source = Annotated[Path, typer.Argument(metavar="DIR|EVAL", help="built tasks, or an eval to build first")]
+SourceOrRef = Annotated[
+    str,
+    typer.Argument(metavar="DIR|EVAL|REF", help="built tasks, an eval to build first, a bundle's file or reference"),
+]
+PlainHttp = Annotated[bool, typer.Option("--plain-http", help="the registry has no TLS (loopback: found out)")]
+Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="trust this authority's certificate (PEM) too")]
+Trust = Annotated[bool, typer.Option("--trust", help="let a pulled bundle run on this machine as you")]
 HarborOptions = Annotated[
     list[str] | None, typer.Argument(metavar="-- HARBOR-OPTIONS", help="with --env harbor: for `harbor run` itself")
 ]

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from harbor_tasks.commands.base import Cases, HarborOptions, HarborPath, Host, Json, Source, app
+from harbor_tasks.commands.base import (
+    Ca,
+    Cases,
+    HarborOptions,
+    HarborPath,
+    Host,
+    Json,
+    PlainHttp,
+    Source,
+    SourceOrRef,
+    Trust,
+    app,
+)
+from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import display_path, printable
 from harbor_tasks.output import (
     building,
@@ -25,7 +38,7 @@ from harbor_tasks.output import (
 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
-    source: Source,
+    given: SourceOrRef,
     harbor_options: HarborOptions = None,
     environment: Annotated[
         str | None,
@@ -59,6 +72,9 @@ def run(
     host: Host = None,
     harbor: HarborPath = None,
     jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    trust: Trust = False,
+    plain_http: PlainHttp = False,
+    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Run a job: one trial of each task by one agent, scored; then print the table of trials."""
@@ -70,8 +86,9 @@ def run(
     options = RunOptions(
         environment=environment, agent=agent, parallel=parallel, attempts=attempts, cases=tuple(case or ()),
         resume=resume, jobs_dir=jobs_dir, host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()),
-        scripted=scripted, max_cost=max_cost,
+        scripted=scripted, max_cost=max_cost, trust=trust,
     )  # fmt: skip
+    source = tasks_of(given, options, plain_http=plain_http, ca=ca, dry=dry_run)
     if dry_run:
         plan = jobs.dry_run(source, options, on_event=print_event, building=building)
         if as_json:
@@ -105,6 +122,7 @@ def probe(
     ] = None,
     host: Host = None,
     harbor: HarborPath = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Force each probe's call through the built policy and compare the decision; list the routes around it."""
@@ -113,7 +131,7 @@ def probe(
     from harbor_tasks.proving import prove
     from harbor_tasks.proving.through import known
 
-    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()))
+    options = RunOptions(host=host, harbor=harbor, harbor_options=tuple(harbor_options or ()), trust=trust)
     places = [name.strip() for name in environment.split(",")]
     runner = None if through is None else known(through)
     with built_tasks(source, warn, building, runner=runner) as tasks:

@@ -35,6 +35,9 @@ def resolve(
         print_problems(one for one in found.problems if one.level == "warning")
     if not found.holds:
         print_problems(found.problems)
+        for row in found.rows:
+            if not row.ok:
+                complain(f"error: the probe {row.name!r} ({row.tool}): {'; '.join(row.misses)}")
         complain(f"error: the proposal of {found.model} does not hold, and nothing was written")
         if as_json:
             print_json({**found.as_json(), "written": False})
@@ -45,7 +48,7 @@ def resolve(
         if as_json:
             print_json({**found.as_json(), "written": False})
         return
-    asks = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    asks = not as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not yes and not asks:
         if as_json:
             print_json({**found.as_json(), "written": False})
@@ -63,7 +66,7 @@ def resolve(
 def _show(found: Any) -> None:
     """The kept rules, warnings, the diff, what each probe got."""
     for label in found.kept:
-        print(printable(f"{label}: its rule was written by hand, and stays"))
+        print(printable(f"{label}: its rule is yours, changed or written by hand, and stays"))
     if not found.asked:
         return
     if found.holds:

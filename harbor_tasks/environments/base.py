@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -146,6 +146,7 @@ class Job(Record):
     agent: str
     scripted: bool = Field(default=False, description="a script stood in for the agent's model")
     environment: str
+    server: str | None = Field(default=None, description="the URL of the Harbor server that ran it")
     attempts: int
     created: str
     status: JobStatus
@@ -185,10 +186,15 @@ class RunOptions:
     """Harbor's command; without it the one on PATH."""
     harbor_options: tuple[str, ...] = ()
     """Options for `harbor run` itself."""
+    server: str | None = None
+    """With the environment `harbor`: the URL of the `harbor serve` that runs the job."""
+    server_key: str | None = field(default=None, repr=False)
     scripted: bool = False
     """No model: the agent program is made to propose the recorded calls of each case."""
     max_cost: float | None = None
     """USD: when the job has cost as much, no new trial is started."""
+    trust: bool = False
+    """Tasks that came in a bundle may do on this machine what the user's own may."""
     project: Path | None = None
     """The author's project, for hooks after the run; without it the nearest folder above the current one with .git."""
 

@@ -36,7 +36,7 @@ from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, require_variables
 from harbor_tasks.errors import MachineError
-from harbor_tasks.images import ImageRef, ensure_image
+from harbor_tasks.images import ImageRef, image_for_run
 from harbor_tasks.tasks.manifest import BuildManifest
 
 SWEEP_SECONDS = 20.0
@@ -106,7 +106,7 @@ class DockerEnvironment:
     def ready(self, say: Callable[[str], None]) -> None:
         """The images are there, made if they have to be."""
         self._engine = find_engine(self._host)
-        self._image = ensure_image(
+        self._image = image_for_run(
             self._source, self._engine, agents=() if self._as_it_is else self._programs, on_event=_without_steps(say)
         )
         if self._endpoints:

@@ -43,18 +43,21 @@ from harbor_tasks.environments.harbor_command import (
     find_harbor,
     kind_of,
 )
+from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
-from harbor_tasks.environments.harbor_process import HarborRun, compose_overlay
+from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
 from harbor_tasks.environments.scripted import KEY, ScriptedModel
 from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
-from harbor_tasks.images import ensure_image
+from harbor_tasks.images import image_for_run
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
 
 _CHOICES: tuple[str, ...] = ("DOCKER_HOST", "DOCKER_CONTEXT")
+RUNS = "harbor"
+"""The folder of a job that holds its runs of Harbor, a numbered one each."""
 SWEEP_SECONDS = 20.0
 """How long the end of a job waits until the engine has removed everything."""
 _MODELS = (*MODEL, "OPENAI_API_KEY", "OPENAI_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -87,7 +90,7 @@ class HarborEnvironment:
         self._engine: Engine | None = None
         self._notes: list[str] = []
         self._job: tuple[Job, Path] | None = None
-        self._run: HarborRun | None = None
+        self._run: Run | None = None
 
     def not_enforced(self) -> tuple[str, ...]:
         """The seal that the author switched off; Harbor holds limits and the network, or refuses the job."""
@@ -96,6 +99,7 @@ class HarborEnvironment:
     def prepare(self) -> None:
         """All variables are set, Harbor and what it needs are here, and it takes the job."""
         check_options(self._options)
+        require_harmless(self._source, self._manifest, self._tasks, at_server=False)
         require_variables(self._manifest, self._caller)
         self._harbor = find_harbor(self._named, self._caller)
         if not self._harbor.tested:
@@ -140,14 +144,17 @@ class HarborEnvironment:
 
     def ready(self, say: Callable[[str], None]) -> None:
         """The eval's image is on this machine's engine; elsewhere it has to be where the machines fetch it."""
-        assert self._harbor is not None
-        say(f"harbor {self._harbor.version}: {self._harbor.path}")
+        self._say_who(say)
         for note in self._notes:
             say(note)
         if self._engine is not None:
-            ensure_image(self._source, self._engine, agents=self._programs, on_event=say)
+            image_for_run(self._source, self._engine, agents=self._programs, by_name=True, on_event=say)
         else:
             say(f"warning: the image {self._manifest.image} must be where Harbor's environment {self._kind} fetches it")
+
+    def _say_who(self, say: Callable[[str], None]) -> None:
+        assert self._harbor is not None
+        say(f"harbor {self._harbor.version}: {self._harbor.path}")
 
     @contextmanager
     def opened(self, job: Job, folder: Path) -> Iterator[None]:
@@ -187,42 +194,58 @@ class HarborEnvironment:
         finished: Callable[[TrialPlan, Trial], None],
     ) -> list[str]:  # fmt: skip
         """Run all trials; ``finished`` is told of each, unless the user ended the job. Returns faults of the job."""
-        assert self._harbor is not None
         assert self._job is not None
         job, folder = self._job
-        by_id = {plan.expected.trial: plan for plan in plans}
-        place = next(path for n in range(1, 10_000) if not (path := folder / "harbor" / str(n)).exists())
+        left = {plan.expected.trial: plan for plan in plans}
+        place = next(path for n in range(1, 10_000) if not (path := folder / RUNS / str(n)).exists())
         place.mkdir(parents=True)
-        run = self._run = HarborRun(self._harbor, place, self._environ(), self._options)
+        run = self._new_run(place, job)
 
-        def began(trial: str) -> None:
-            if trial in by_id:
-                started(by_id[trial])
-
-        def collected(found: HarborTrial) -> None:
-            plan = by_id.pop(Path(found.result["config"]["task"]["path"]).name, None)
-            if plan is not None:
-                finished(plan, self._collected(found, plan, stop))
-
-        try:
+        def begin() -> None:
             variables = _variables(plans[0].task)
             scripted = {plan.expected.trial: self._scripted(plan, plan.model) for plan in plans if plan.model}
             overlay = self._overlay(job, folder, {**variables, **scripted.get(plans[0].expected.trial, {})})
             config = self._config(parallel, self._with_dollar(variables) if overlay else {})
             run.write(plans, config, overlay, scripted)
             run.start()
-            code = run.watch(
-                stop, lambda trial: started(by_id[trial]) if trial in by_id else None, collected, self._sweep
-            )
+
+        fault = self._follow(run, begin, left, stop, started, finished)
+        if stop.wanted:
+            return [] if fault is None else [fault]
+        for plan in left.values():
+            finished(plan, self._unfinished(plan, fault))
+        return [] if fault is None else [fault]
+
+    def _new_run(self, place: Path, job: Job) -> Run:  # noqa: ARG002 - a server is told the job's name
+        assert self._harbor is not None
+        return HarborRun(self._harbor, place, self._environ(), self._options)
+
+    def _follow(
+        self, run: Run, begin: Callable[[], None], left: dict[str, TrialPlan], stop: Stop,
+        started: Callable[[TrialPlan], None], finished: Callable[[TrialPlan, Trial], None],
+    ) -> str | None:  # fmt: skip
+        """Let a run begin and follow it to its end: what it brings is taken out of ``left``. The fault of the run."""
+        self._run = run
+
+        def began(trial: str) -> None:
+            if trial in left:
+                started(left[trial])
+
+        def collected(found: HarborTrial) -> None:
+            plan = left.pop(Path(found.result["config"]["task"]["path"]).name, None)
+            if plan is not None:
+                finished(plan, self._collected(found, plan, stop))
+
+        try:
+            begin()
+            return run.watch(stop, began, collected, self._sweep)
         finally:
             run.kill()
             run.clear()
-        if stop.wanted:
-            return []
-        fault = f"harbor run ended with exit code {code}: {run.complaint()}" if code else None
-        for plan in by_id.values():
-            finished(plan, self._vanished(plan, fault or "Harbor left nothing of it"))
-        return [] if fault is None else [f"{fault}; see {display_path(place / 'harbor.log')}"]
+
+    def _unfinished(self, plan: TrialPlan, fault: str | None) -> Trial:
+        """A trial of which the run brought nothing."""
+        return self._vanished(plan, fault or "Harbor left nothing of it")
 
     def _scripted(self, plan: TrialPlan, model: ScriptedModel) -> dict[str, str]:
         """The variable by which the agent program finds the trial's script."""
@@ -231,10 +254,9 @@ class HarborEnvironment:
         return {name: variables[name]}
 
     def _collected(self, found: HarborTrial, plan: TrialPlan, stop: Stop) -> Trial:
-        assert self._harbor is not None
         steps = tuple(step.id for step in self._manifest.steps) or (None,)
         sealed = found.sealed(steps)
-        versions = {"harbor": self._harbor.version, "image": self._manifest.image}
+        versions = {"harbor": self._version(), "image": self._manifest.image}
         trial_run = TrialRun(plan, self._manifest, stop, environment=self.name, sealed=sealed, versions=versions)
 
         @contextmanager
@@ -250,6 +272,10 @@ class HarborEnvironment:
         trial = trial.model_copy(update={"started": began or trial.started, "finished": ended or trial.finished})
         write_record(plan.folder / "trial.json", trial)
         return trial
+
+    def _version(self) -> str:
+        assert self._harbor is not None
+        return self._harbor.version
 
     def _vanished(self, plan: TrialPlan, why: str) -> Trial:
         """A trial that was asked for, and of which Harbor left no result."""

@@ -34,7 +34,8 @@ _OURS = {
         "nothing would be judged"
     ),
     ("--no-delete",): "the trials' containers would be left",
-    ("--launch", "--server", "--upload"): "the trials must run from here, and their results stay here",
+    ("--launch", "--upload"): "the trials must run from here, and their results stay here",
+    ("--server", "--watch"): "use harbor-pack runner --server URL",
     ("--user-agent", "--load-trajectory", "--resume-trajectory"): "harbor-pack's agents know no such thing",
 }
 """Options that would make the job another one than was asked for, and what to do instead."""

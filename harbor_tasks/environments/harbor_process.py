@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import tomli_w
 
@@ -27,12 +27,13 @@ from harbor_tasks.errors import display_path
 
 JOB = "job"
 """The name of Harbor's job, and of its folder."""
+LOG = "harbor.log"
 _TICK = 0.2
 _SETTLED = 1.0
 """Seconds after which Harbor has blacked out the keys in what it collected."""
-_ORDERLY = 3.0
+ORDERLY = 3.0
 """Seconds after Ctrl-C in which Harbor may end its containers itself."""
-_PATIENCE = 10.0
+PATIENCE = 10.0
 """Seconds after Ctrl-C until its process is ended."""
 _PIDS = 512
 _WITH_US = """
@@ -48,16 +49,35 @@ os.execv(sys.argv[2], sys.argv[2:])
 """Becomes Harbor, which then gets a Ctrl-C when harbor-pack is killed: it ends its machines, wherever they are."""
 
 
-@dataclass
-class HarborRun:
-    """A run of Harbor in a folder of its own: ``tasks/<trial>`` (copies), ``config.json``, ``harbor.log``, ``job/``."""
+class Run(Protocol):
+    """A job of Harbor's that is at work somewhere, in a folder of ours."""
 
-    harbor: Harbor
+    def write(
+        self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
+        """Put in place what it works from."""
+
+    def start(self) -> None:
+        """Let it begin."""
+
+    def watch(
+        self, stop: Stop, started: Callable[[str], None], finished: Callable[[HarborTrial], None],
+        abandon: Callable[[], None],
+    ) -> str | None:  # fmt: skip
+        """Until it has ended: tell of trials, by their id; what went wrong with the job as a whole."""
+
+    def kill(self) -> None:
+        """End it, if it still runs."""
+
+    def clear(self) -> None:
+        """Remove what is not kept."""
+
+
+class JobFolder:
+    """What a job of Harbor's works from: ``tasks/<trial>`` (copies), ``config.json``; its trials come to ``job/``."""
+
     folder: Path
-    env: Mapping[str, str]
-    options: Sequence[str] = ()
-    process: subprocess.Popen[bytes] | None = None
-    _known: set[str] = field(default_factory=set)
 
     def write(
         self, plans: Sequence[TrialPlan], config: Mapping[str, Any], compose: Mapping[str, Any] | None,
@@ -80,15 +100,34 @@ class HarborRun:
         data["tasks"] = [{"path": str(tasks / plan.expected.trial)} for plan in plans]
         if compose is not None:
             (self.folder / "compose.json").write_text(json.dumps(compose, indent=1), encoding="utf-8")
-            data["environment"] = {"extra_docker_compose": [str(self.folder / "compose.json")]}
+            environment = dict(data.get("environment") or {})
+            others = environment.get("extra_docker_compose") or []
+            environment["extra_docker_compose"] = [str(self.folder / "compose.json"), *others]
+            data["environment"] = environment
         (self.folder / "config.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+    def clear(self) -> None:
+        """The copies of the tasks are not kept."""
+        remove_tree(self.folder / "tasks")
+
+
+@dataclass
+class HarborRun(JobFolder):
+    """A process of Harbor's that does the job; what it prints is in ``harbor.log``."""
+
+    harbor: Harbor
+    folder: Path
+    env: Mapping[str, str]
+    options: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = None
+    _known: set[str] = field(default_factory=set)
 
     def start(self) -> None:
         """Start Harbor, away from the terminal: Ctrl-C reaches it from us alone."""
         config = self.folder / "config.json"
         command: list[str | Path] = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), self.harbor.path]
         command += ["run", "--config", config, "--yes", "--quiet", *self.options]
-        with (self.folder / "harbor.log").open("ab") as log:
+        with (self.folder / LOG).open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=dict(self.env), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
@@ -97,8 +136,8 @@ class HarborRun:
     def watch(
         self, stop: Stop, started: Callable[[str], None], finished: Callable[[HarborTrial], None],
         abandon: Callable[[], None],
-    ) -> int:  # fmt: skip
-        """Until Harbor has ended: tell of trials, by their id; its exit code.
+    ) -> str | None:  # fmt: skip
+        """Until Harbor has ended: tell of trials, by their id; what it complained of when its exit code is not 0.
 
         A trial with an exception is told of only at the end, since Harbor may try it again. ``abandon`` is called when
         the user wants the end and Harbor has not come to it in good order: whatever holds it up goes.
@@ -113,14 +152,17 @@ class HarborRun:
                 if asked is None:
                     asked = now
                     self._signal(signal.SIGINT)
-                if not abandoned and (stop.now or now - asked > _ORDERLY):
+                if not abandoned and (stop.now or now - asked > ORDERLY):
                     abandoned = True
                     abandon()
-                if now - asked > (_ORDERLY if stop.now else _PATIENCE):
+                if now - asked > (ORDERLY if stop.now else PATIENCE):
                     self.kill()
             time.sleep(_TICK)
         self._tell(started, finished, final=True)
-        return self.process.returncode
+        code = self.process.returncode
+        if not code or stop.wanted:
+            return None
+        return f"harbor run ended with exit code {code}: {self.complaint()}; see {display_path(self.folder / LOG)}"
 
     def kill(self) -> None:
         """End Harbor and all that it started, if it still runs."""
@@ -129,14 +171,10 @@ class HarborRun:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
-    def clear(self) -> None:
-        """The copies of the tasks are not kept."""
-        remove_tree(self.folder / "tasks")
-
     def complaint(self) -> str:
         """The end of what Harbor printed."""
         try:
-            text = (self.folder / "harbor.log").read_text(encoding="utf-8", errors="replace")
+            text = (self.folder / LOG).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return "it printed nothing"
         found = re.findall(r"(?:^|[│\s])((?:[A-Z]\w*)?(?:Error|Exception)\b: .+)", text)

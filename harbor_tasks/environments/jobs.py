@@ -370,9 +370,12 @@ class _Runner:
     def _go_on(self) -> str:
         """The command that goes on with this job."""
         where = "" if self.plan.environment.name == "local" else f"--env {self.plan.environment.name} "
+        if (server := self.plan.job.server) is not None:
+            where = f"--server {server} "
         source, folder = (shlex.quote(display_path(path)) for path in (self.plan.source, self.plan.folder))
         scripted = "--scripted " if self.plan.job.scripted else ""
-        return f"harbor-pack run {source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
+        command = "run" if self.plan.job.server is None else "runner"
+        return f"harbor-pack {command} {source} {where}--agent {self.plan.agent.name} {scripted}--resume {folder}"
 
     def _partial(self, left: int) -> str:
         """Why the job has not started all its trials."""

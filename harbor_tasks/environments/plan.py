@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent
+from harbor_tasks.environments import strangers
 from harbor_tasks.environments.base import (
     FINISHED,
     Environment,
@@ -98,6 +99,7 @@ def plan_job(
     """
     source = source.resolve()
     manifest = read_manifest(source)
+    strangers.require_trust(source, manifest, options.environment, trusted=options.trust)
     agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
@@ -112,9 +114,12 @@ def plan_job(
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
+    warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
     _check_max_cost(options)
     environment = _environment(options, source, manifest, caller, tasks, agent)
-    agent.prepare(environment.name, caller, scripted=model is not None)
+    # a server gives the agent its own key: what is not known here is taken to be set there
+    keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}
+    agent.prepare(environment.name, {**caller, **keys}, scripted=model is not None)
     steps = tuple(step.id for step in manifest.steps)
     lacking = {}
     for task in tasks:
@@ -137,7 +142,7 @@ def plan_job(
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
-        scripted=model is not None, attempts=attempts, status="running",
+        scripted=model is not None, server=options.server, attempts=attempts, status="running",
         created=old.created if old is not None else now(), sealed=environment.sealed,
         cases=old.cases if old is not None else options.cases, expected=expected, max_cost_usd=options.max_cost,
         eval=str(of.resolve()) if of is not None else old.eval if old is not None else None,
@@ -192,6 +197,11 @@ def _environment(
         from harbor_tasks.environments.docker import DockerEnvironment
 
         return DockerEnvironment(source, manifest, caller, options.host, agent.program)
+    if name == "harbor" and options.server is not None:
+        from harbor_tasks.environments.harbor_server import HarborServerEnvironment
+
+        directories = {task.case_id: source / task.directory for task in tasks}
+        return HarborServerEnvironment(source, manifest, caller, options, directories)
     if name == "harbor":
         from harbor_tasks.environments.harbor import HarborEnvironment
 
@@ -211,6 +221,12 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
                 f"{display_path(options.resume)}: this job ran with the {what} {was}, not {asked}; go on with it by "
                 f"{option} {was}, or start a new job"
             )
+    if (job.server is None) != (options.server is None):
+        how = "at no server" if job.server is None else "at a Harbor server"
+        where = f"run {job.source} --env {job.environment}"
+        where = where if job.server is None else f"runner {job.source} --server {job.server}"
+        by = f"harbor-pack {where} --resume {display_path(options.resume)}"
+        raise AuthorError(f"{display_path(options.resume)}: this job ran {how}; go on with it by {by}")
     if job.scripted != scripted:
         how, go_on = ("with", "by it") if job.scripted else ("without", "without it")
         raise AuthorError(

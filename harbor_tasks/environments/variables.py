@@ -72,6 +72,15 @@ def unset_variables(manifest: BuildManifest, caller: Mapping[str, str]) -> list[
     return missing
 
 
+def taken_variables(manifest: BuildManifest, caller: Mapping[str, str]) -> list[str]:
+    """The variables of the caller's that the eval takes, sorted."""
+    names = set[str]()
+    for _where, text, _read in _texts(manifest):
+        reference = env_references(text)
+        names |= {reference.name} if reference else {found[1] for found in _EMBEDDED.finditer(text)}
+    return sorted(name for name in names if caller.get(name))
+
+
 Read = Callable[[str, Mapping[str, str]], str]
 
 

@@ -6,7 +6,6 @@ Nothing is opened here: a FIFO would block, a device would answer. Links inside 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.fields import shown
+from harbor_tasks.evalspec.portable import MAX_CASE_PATH_BYTES, bad_name, name_fault, path_fault
 
 MAX_FILES = 100_000
 MAX_DEPTH = 60
@@ -21,7 +21,6 @@ MAX_DEPTH = 60
 JUNK = frozenset({"__pycache__", ".git", ".DS_Store", "Thumbs.db"})
 """Names that no case means to have beside its files."""
 
-_BAD_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = {
     stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
 }  # fmt: skip
@@ -36,15 +35,6 @@ class CaseFile:
     mode: int
     is_dir: bool
     size: int
-
-
-def bad_name(name: str) -> str:
-    """Why a name cannot be used, or ""."""
-    if (name.isascii() and name.isprintable()) or not _BAD_NAME.search(name):
-        return ""
-    if any("\ud800" <= ch <= "\udfff" for ch in name):
-        return "has bytes in its name that are not UTF-8"
-    return "has a control character in its name"
 
 
 class CaseFolder:
@@ -98,6 +88,10 @@ class CaseFolder:
             if not entries and name:
                 found.append(CaseFile(name, Path(at), 0o755, is_dir=True, size=0))
         found.sort(key=lambda file: file.path)
+        for file in found:
+            fault = path_fault(file.path, MAX_CASE_PATH_BYTES) if len(file.path) > MAX_CASE_PATH_BYTES // 4 else ""
+            if fault:
+                self.error(str(file.source), fault, "shorten it", "file-name")
         return found
 
     def _entries(self, at: str, depth: int) -> list[str] | None:
@@ -121,7 +115,7 @@ class CaseFolder:
 
         ``through`` are the real folders of the links that led here; the second result has that of this link too.
         """
-        fault = bad_name(path.rpartition("/")[2])
+        fault = name_fault(path.rpartition("/")[2])
         if fault:
             self.error(path, fault, "rename it", "file-name")
             return None, through

@@ -11,9 +11,10 @@ from typing import Any
 
 from harbor_tasks.errors import Problems, display_path
 from harbor_tasks.evalspec import keys
-from harbor_tasks.evalspec.casefiles import JUNK, CaseFile, CaseFolder, bad_name
+from harbor_tasks.evalspec.casefiles import JUNK, CaseFile, CaseFolder
 from harbor_tasks.evalspec.fields import folded, shown
 from harbor_tasks.evalspec.load import Eval
+from harbor_tasks.evalspec.portable import bad_name
 from harbor_tasks.evalspec.reader import Document, load_yaml
 
 INPUT_NAMES = ("input.yaml", "input.yml", "input.json")

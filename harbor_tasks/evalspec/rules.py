@@ -41,6 +41,7 @@ def check_rules(spec: EvalSpec, checked: Checked) -> None:
     _reward(spec, checked)
     _thresholds(spec, checked)
     check_probes(spec.probes, checked)
+    _bundle(spec, checked)
     if spec.sandbox.image and spec.sandbox.dockerfile:
         checked.error("sandbox", "dockerfile", says="is mutually exclusive with sandbox.image")
     if network_fault(spec.sandbox, spec.runner.type):
@@ -53,6 +54,15 @@ def network_fault(sandbox: Sandbox, agent: str) -> str:
     if sandbox.network == "none" and agent in MODEL_AGENTS:
         return f"sandbox.network is none, but the agent {agent} needs its model; use sandbox.network: model"
     return ""
+
+
+def _bundle(spec: EvalSpec, checked: Checked) -> None:
+    for index, allowed in enumerate(spec.bundle.allow_secrets):
+        if allowed.rule not in secrets.RULES:
+            near = keys.nearest_word(allowed.rule, secrets.RULES)
+            hint = f"did you mean {shown(near)}?" if near else f"known are {', '.join(secrets.RULES)}"
+            says = f"is no rule of the secrets scan: {shown(allowed.rule)}"
+            checked.error("bundle", "allow_secrets", index, "rule", says=says, hint=hint)
 
 
 def _execution(spec: EvalSpec, checked: Checked) -> None:

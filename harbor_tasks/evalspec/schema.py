@@ -383,6 +383,24 @@ class Sandbox(Table):
     """What the sandbox can reach: everything, the model endpoint, nothing."""
 
 
+class AllowedSecret(Table):
+    """`bundle.allow_secrets[]`: findings of the secrets scan that do not stop a bundle."""
+
+    path: ProjectPath
+    """Which files, as findings name them: `*` stands for a part of a name, `**` for any folders."""
+    rule: NonEmptyText
+    """Which rule, as findings name it (`secrets.RULES`)."""
+    reason: str | None = None
+    """Why it is no secret."""
+
+
+class Bundle(Table):
+    """`bundle`: how the eval is packed for other machines."""
+
+    allow_secrets: list[AllowedSecret] = []
+    """What looks like a secret and is none."""
+
+
 class EvalSpec(Table):
     """eval.yaml."""
 
@@ -420,6 +438,8 @@ class EvalSpec(Table):
     """Forced calls that test the policy."""
     sandbox: Sandbox = Sandbox()
     """Where a trial runs."""
+    bundle: Bundle = Bundle()
+    """How the eval is packed for other machines."""
     traces: Any = None
     """Kept as it is."""
     mlflow: Any = None

@@ -8,22 +8,32 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+RULES = (
+    "aws-access-key", "azure-storage-account-access-key", "basic-auth-credentials", "discord-bot-token",
+    "environment-value", "github-token", "gitlab-token", "json-web-token", "known-token", "mailchimp-access-key",
+    "npm-tokens", "openai-token", "private-key", "pypi-token", "secret-file", "secret-keyword", "sendgrid-api-key",
+    "slack-token", "square-oauth-secret", "stripe-access-key", "telegram-bot-token", "twilio-api-key",
+)  # fmt: skip
+"""What the scan before a bundle finds (bundles/secrets.py), by the names that `bundle.allow_secrets` takes."""
+
 MAX_SCANNED_BYTES = 256 * 1024
 
 _FORMS = (
     rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----",
-    rb"\bsk-ant-[A-Za-z0-9_-]{8,}",
-    rb"\bsk-(?:proj-)?[A-Za-z0-9]{32,}",
-    rb"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    rb"\bgh[pousr]_[A-Za-z0-9]{30,}",
-    rb"\bgithub_pat_[A-Za-z0-9_]{40,}",
-    rb"\bglpat-[A-Za-z0-9_-]{20,}",
-    rb"\bxox[abeprs]-[A-Za-z0-9-]{10,}",
-    rb"\bAIza[A-Za-z0-9_-]{35}\b",
-    rb"\bATATT[A-Za-z0-9_=-]{40,}",
-    rb"\bnpm_[A-Za-z0-9]{36}\b",
+    rb"sk-ant-[A-Za-z0-9_-]{8,}",
+    rb"sk-(?:proj-)?[A-Za-z0-9]{32,}",
+    rb"(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    rb"gh[pousr]_[A-Za-z0-9]{30,}",
+    rb"github_pat_[A-Za-z0-9_]{40,}",
+    rb"glpat-[A-Za-z0-9_-]{20,}",
+    rb"xox[abeprs]-[A-Za-z0-9-]{10,}",
+    rb"AIza[A-Za-z0-9_-]{35}\b",
+    rb"ATATT[A-Za-z0-9_=-]{40,}",
+    rb"npm_[A-Za-z0-9]{36}\b",
 )
-_TOKEN = re.compile(b"|".join(_FORMS))
+_TOKENS = tuple(map(re.compile, _FORMS))  # one by one: each is found by its first letters
+_ANY_TOKEN = re.compile(rb"(?<!\w)(?:" + b"|".join(_FORMS) + b")")
+_WORD = re.compile(rb"\w")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:token|secret|passw(?:or)?d|pwd|api_?key|private_?key|access_?key|credentials?|authorization)(?:_|$)"
 )
@@ -38,12 +48,20 @@ _FILES = re.compile(
 
 def token_in(text: str) -> bool:
     """Whether a text holds a token of a known form."""
-    return _TOKEN.search(text.encode("utf-8", "replace")) is not None
+    return next(tokens_in(text.encode("utf-8", "replace")), None) is not None
+
+
+def tokens_in(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The tokens of known forms in a content, and where each begins; not what goes on from another word."""
+    for token in _TOKENS:
+        for found in token.finditer(content):
+            if not _WORD.match(content, found.start() - 1, found.start()):
+                yield found.start(), found[0]
 
 
 def without_tokens(text: str) -> str:
     """The text with `(hidden)` in the place of each token of a known form."""
-    return _TOKEN.sub(b"(hidden)", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    return _ANY_TOKEN.sub(b"(hidden)", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -76,5 +94,5 @@ def secret_lines(path: Path) -> Iterator[int]:
         return
     finally:
         os.close(file)
-    for found in _TOKEN.finditer(content):
-        yield content.count(b"\n", 0, found.start()) + 1
+    for at in sorted(at for at, _token in tokens_in(content)):
+        yield content.count(b"\n", 0, at) + 1

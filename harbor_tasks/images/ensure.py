@@ -96,6 +96,16 @@ def ensure_image(
         return plan.existing() or plan.make()  # another process may have made it while we waited
 
 
+def existing_image(built: Path, engine: Engine) -> ImageRef | None:
+    """The eval's image if it is on the engine, of the same content and on the base that it is asked to be on."""
+    manifest = read_manifest(built)
+    plan = _Plan(manifest, built / BUILD_DIR, engine, None, (), lambda _line: None)
+    if not plan.as_it_is:
+        return plan.existing()
+    found = local_base(engine, manifest.image)
+    return None if found is None else ImageRef(manifest.image, found.id, False, str(found))
+
+
 @dataclass(frozen=True)
 class _Plan:
     """One eval's image on one engine."""

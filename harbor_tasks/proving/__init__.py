@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harbor_tasks.environments.base import RunOptions
+from harbor_tasks.environments.strangers import require_trust
 from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.policy.handlers import Handlers, read_handlers
 from harbor_tasks.policy.probes import routes
@@ -52,6 +53,8 @@ def prove(
     manifest = read_manifest(source)
     if agent is not None:
         require(agent, environments, manifest)
+    for name in environments:
+        require_trust(source, manifest, name, trusted=options.trust)
     built = source / BUILD_DIR / "probe"
     caller = os.environ if caller is None else caller
     places = list(dict.fromkeys(environments))

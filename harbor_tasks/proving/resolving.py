@@ -23,12 +23,15 @@ from harbor_tasks.evalspec.load import HANDLERS
 from harbor_tasks.evalspec.reader import MAX_BYTES
 from harbor_tasks.policy.handlers import HANDLER_TEXTS, Handler, Handlers, handlers_of, read_handlers
 from harbor_tasks.policy.lint import inputs_digest
+from harbor_tasks.policy.matchers import covered
+from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import Probe, probe_of
 from harbor_tasks.policy.resolve.asked import CORRECTION, SAMPLES, Asked, asked_of
 from harbor_tasks.policy.resolve.judged import entry_label, handler_faults, proposal_faults
 from harbor_tasks.policy.resolve.merge import Current, Merged, kept_entries, links, merged, same
 from harbor_tasks.policy.resolve.model import DEFAULT_MODEL, Limits, Model, model_name
 from harbor_tasks.policy.resolve.proposal import (
+    CODEX_QUESTIONS,
     Proposal,
     ProposalError,
     handler_of,
@@ -39,6 +42,7 @@ from harbor_tasks.policy.resolve.proposal import (
 )
 from harbor_tasks.policy.resolve.record import Record, split_head
 from harbor_tasks.policy.resolve.yamlfile import new_text
+from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.proving.calls import Forced, filled
 from harbor_tasks.proving.here import ask_policy
 from harbor_tasks.proving.report import ProbeRow, row_of
@@ -167,7 +171,7 @@ def resolve(
     if unchanged and record is not None and not fresh and model in (None, record.model):
         return Resolution(work.path, work.old, work.old, record.model, digest, kept=work.kept_labels())
     kept = kept_entries(work.current, work.matches)
-    if len(kept) == len(entries) and not fresh:
+    if len(kept) == len(entries):  # nothing of what a model would propose could be used
         return Resolution(work.path, work.old, work.old, wanted, digest, kept=work.kept_labels())
     if record is None and work.current.handlers and not at:
         raise AuthorError(
@@ -183,13 +187,22 @@ def _eval(eval_path: Path) -> tuple[Eval, tuple[Handler, ...]]:
     ev = load_eval(eval_path, problems)
     problems.raise_errors()
     assert ev is not None
+    permissions_of(ev, problems)
+    runner_settings(ev, problems)
+    problems.raise_errors()
     if not ev.spec.inputs.tools:
         raise AuthorError(
             [Problem("inputs.tools is empty: there is nothing to resolve", Where(ev.file), "say there what is meant")]
         )
     staged = handlers_of(replace(ev, handlers_file=None), problems)
-    problems.raise_errors()
     assert staged is not None
+    seen: dict[str, int] = {}
+    for at, entry in enumerate(staged.handlers):
+        twin = seen.setdefault(" ".join(entry.match.split()), at)
+        if twin != at:
+            says = f"inputs.tools[{at}] has the match of inputs.tools[{twin}]: their rules could not be told apart"
+            problems.error(says, ev.file, entry.line, hint="put them together", code="same-match")
+    problems.raise_errors()
     return ev, staged.handlers
 
 
@@ -215,13 +228,14 @@ class _Work:
         except ProposalError as error:
             draft.problems = [Problem(f"not a proposal: {fault}", Where(), code="proposal") for fault in error.faults]
             return draft
-        draft.problems = proposal_faults(proposal, self.entries, self.asked, self.ev)
-        if {rule.entry for rule in proposal.rules} == set(range(len(self.entries))):
+        kept = kept_entries(self.current, self.matches)
+        draft.problems = proposal_faults(proposal, self.entries, self.asked, self.ev, kept)
+        if {rule.entry for rule in proposal.rules} >= set(range(len(self.entries))) - kept:
             self._fill(draft, proposal)
         return draft
 
     def _fill(self, draft: _Draft, proposal: Proposal) -> None:
-        by_entry = {rule.entry: rule for rule in proposal.rules}
+        by_entry = {rule.entry: rule for rule in proposal.rules if 0 <= rule.entry < len(self.entries)}
         draft.merged = merged(
             self.current, self.matches,
             {at: handler_of(rule, self.entries[at]) for at, rule in by_entry.items()},
@@ -258,11 +272,24 @@ class _Work:
         for one, (probe, entry) in zip(forced, probes, strict=True):
             row, by = row_of(one, "local", outcomes.get(one.id)), outcomes.get(one.id, {}).get("handler")
             own = None if entry is None else index_of.get(entry)
-            if own is not None and by != own and (by is not None or probe.expect != "none"):
+            if own is not None and not _shows(probe, by, own, handlers.handlers[own].patterns):
                 who = "no rule" if by is None else f"handlers[{by}]"
                 row = replace(row, ok=False, misses=(*row.misses, f"{who} decided about it, not handlers[{own}]"))
+            if entry is None and not row.ok:
+                row = replace(row, misses=(*row.misses, "the probe is the author's own: change it, or its rule"))
             rows.append(row)
         return rows
+
+
+def _shows(probe: Probe, by: int | None, own: int, patterns: Sequence[str]) -> bool:
+    """Whether a call shows anything of the rule ``own``, if it is ``by`` that decided about it.
+
+    One that it must catch it decides itself, if only to have it answered later (Codex). One that passes comes to it,
+    and may then come to later rules: none before it may decide.
+    """
+    if probe.expect != "none" or (probe.tool == CODEX_QUESTIONS and covered(probe.tool, patterns)):
+        return by == own
+    return by is None or by >= own
 
 
 def _current(ev: Eval, path: Path) -> tuple[str, str, Current]:

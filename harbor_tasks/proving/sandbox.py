@@ -103,7 +103,9 @@ def probe_build(
 
 def _policy(probe: Path, example: Path, target: Path) -> None:
     """The policy of probes with the eval's own setup, and the layer where it travels with each task."""
-    copy_tree(probe, target)
+    if probe.is_dir():  # an eval without rules and permissions has none
+        copy_tree(probe, target)
+    target.mkdir(parents=True, exist_ok=True)
     for name in ("setup", "layer"):
         if (example / name).exists():
             copy_tree(example / name, target / name)

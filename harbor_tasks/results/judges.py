@@ -66,7 +66,7 @@ class _Part:
     folder: Path
     """Of the verifier."""
     kept: dict[str, Any]
-    """judge_requests.json."""
+    """judge_requests.json, without the bodies."""
     report: dict[str, Any]
     """judges.json."""
     replies: Any
@@ -103,14 +103,16 @@ class _Todo:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request."""
-        found: dict[str, Any] = self.part.kept["requests"][self.judge["name"]]["body"]
+        """The request; those of a whole job would fill the memory, so it is read when it is sent."""
+        found: dict[str, Any] = _load(self.part.folder / "judge_requests.json")["requests"][self.judge["name"]]["body"]
         return found
 
     def lines(self) -> list[dict[str, Any]]:
         """The replies that are recorded."""
-        module = script_module("judge")
-        found: list[dict[str, Any]] = self.part.replies.of(self.judge["name"], module.digest(self.body), self.number)
+        name = self.judge["name"]
+        found: list[dict[str, Any]] = self.part.replies.of(
+            name, self.part.kept["requests"][name]["digest"], self.number
+        )
         return found
 
     def is_complete(self) -> bool:
@@ -202,7 +204,7 @@ def _parts(folder: Path, job: Job, trials: Any, say: Callable[[str], None]) -> I
             if part is not None:
                 yield part
             elif (place / "verifier" / "judges.json").is_file() and _has_prompts(place / "verifier" / "judges.json"):
-                say(f"{label}: it keeps no requests of model judges, so they cannot be asked; run it again")
+                say(f"{label}: what model judges are asked is missing, or was edited; run it again")
 
 
 def _is_void(trial: Trial) -> bool:
@@ -222,8 +224,9 @@ def _read_part(trial: str, label: str, folder: Path) -> _Part | None:
     try:
         named = {judge["name"] for judge in kept["judges"]}
         lines = {line["name"] for line in report["judges"]}
-        bodies = [one["body"] for name, one in kept["requests"].items() if name in named & lines]
-        whole = len(bodies) == len(kept["requests"]) and all(isinstance(body, dict) for body in bodies)
+        whole = kept["requests"].keys() <= named & lines
+        for one in kept["requests"].values():
+            whole = whole and script_module("judge").digest(one.pop("body")) == one["digest"]
     except (LookupError, TypeError, AttributeError):
         return None
     return _Part(trial, label, folder, kept, report, script_module("judge").Replies(str(folder))) if whole else None
@@ -296,13 +299,13 @@ def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_A
 
 
 def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
-    known = len(one.lines())
-    answer: dict[str, Any] = script_module("judge").answered(
-        one.judge, one.body, one.part.replies, endpoint, script_module("verify").mismatch, number=one.number, stop=stop
+    module, mismatch = script_module("judge"), script_module("verify").mismatch
+    if one.is_complete():
+        return one, module.answer_of(one.judge, one.lines(), mismatch), None
+    answer: dict[str, Any] = module.answered(
+        one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
     )
-    lines = one.lines()
-    asked = len(lines) > known
-    return one, answer, sum(float(line.get("seconds") or 0) for line in lines) if asked else None
+    return one, answer, sum(float(line.get("seconds") or 0) for line in one.lines())
 
 
 # ---- the trial ----

@@ -91,7 +91,7 @@ def job_json(summary: JobSummary) -> dict[str, Any]:
     job = summary.job
     data = {
         "job": job.id, "name": job.name, "folder": str(summary.folder), "source": job.source, "agent": job.agent,
-        "scripted": job.scripted,
+        "scripted": job.scripted, "server": job.server,
         "environment": job.environment, "sealed": job.sealed, "created": job.created, "status": job.status,
         "exit_code": summary.exit_code, "faults": list(summary.faults), "warnings": list(summary.warnings),
         "expected": summary.expected, "scored": summary.scored, "mean_reward": summary.mean_reward,

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, display_path
@@ -104,6 +104,8 @@ def read_eval(
     for key in ev.not_packed:
         problems.warn(f"{key} is not packed", ev.file, ev.line(key), hint="it has no effect here", code="not-packed")
     plan = plan_eval(ev, problems)
+    if plan is not None and runner is not None:  # whose tasks carry calls, and run no skill
+        plan = replace(plan, missing=())
     every = list_cases(ev, Problems()) if only else list_cases(ev, problems)
     names = {name.case_id: name for name in task_names(ev.spec.name, (directory.name for directory in every))}
     wanted = list_cases(ev, problems, only) if only else every

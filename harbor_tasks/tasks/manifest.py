@@ -12,11 +12,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harbor_tasks.errors import AuthorError
-from harbor_tasks.evalspec.schema import HookCommand, McpServer, Models, Reward, Runner, Sandbox, Threshold
+from harbor_tasks.evalspec.schema import Bundle, HookCommand, McpServer, Models, Reward, Runner, Sandbox, Threshold
 from harbor_tasks.policy.probes import Probe
 from harbor_tasks.tasks.plan import BUILD_DIR
 
-__all__ = ["BUILD_DIR", "BuildManifest", "manifest_path", "read_manifest"]
+__all__ = ["BUILD_DIR", "PULLED", "BuildManifest", "manifest_path", "pulled_digest", "read_manifest"]
+
+
+PULLED = "pulled.json"
+"""In ``.harbor-pack`` of an unpacked bundle: whose tasks these are, another machine's, and of which bundle."""
 
 
 class Part(BaseModel):
@@ -102,6 +106,8 @@ class BuildManifest(Part):
     """Name and version of what wrote it."""
     name: str
     """The eval's name, as typed."""
+    version: str | None = None
+    """As typed."""
     description: str
     image: str
     """The image of the sandbox: a pure function of the plan."""
@@ -119,6 +125,10 @@ class BuildManifest(Part):
     probes: tuple[Probe, ...]
     sandbox: Sandbox
     handlers: tuple[HandlerPart, ...]
+    bundle: Bundle = Bundle()
+    """How the eval is packed."""
+    variables: tuple[str, ...] = ()
+    """Names of environment variables that the eval sets, refers to or checks, sorted; never their values."""
     plugins: tuple[str, ...]
     """Folders of ``layer/plugins``."""
     tasks: tuple[TaskPart, ...]
@@ -132,6 +142,19 @@ class BuildManifest(Part):
 def manifest_path(out: Path) -> Path:
     """Where the manifest of this output folder lies."""
     return out / BUILD_DIR / "build.json"
+
+
+def pulled_digest(out: Path) -> str | None:
+    """The identity of the bundle that a folder was unpacked from; None for tasks that were built here."""
+    try:
+        digest = json.loads((out / BUILD_DIR / PULLED).read_bytes())["digest"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        digest = None
+    if not isinstance(digest, str):
+        raise AuthorError(f"{out / BUILD_DIR / PULLED}: cannot be read; pull the bundle again")
+    return digest
 
 
 def read_manifest(out: Path) -> BuildManifest:

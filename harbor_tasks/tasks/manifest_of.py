@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec import env_references
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import probes_of
 from harbor_tasks.tasks.judging import kind_of
@@ -22,6 +24,8 @@ from harbor_tasks.tasks.plan import TaskName
 from harbor_tasks.tasks.render import EvalPlan
 from harbor_tasks.tasks.task_toml import TOOL, harbor_value
 
+_NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
 
 def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildManifest:
     """The manifest of a build: the eval as it was planned, and its tasks with their digests."""
@@ -29,8 +33,8 @@ def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildM
     execution = spec.execution
     rules = permissions_of(plan.ev, Problems())
     return BuildManifest(
-        tool=TOOL, name=spec.name, description=spec.description, image=plan.image, runner=spec.runner,
-        models=spec.models,
+        tool=TOOL, name=spec.name, version=spec.version, description=spec.description,
+        image=plan.image, runner=spec.runner, models=spec.models,
         execution=ExecutionPart(
             mode=execution.mode, timeout=execution.timeout, max_budget_usd=execution.max_budget_usd,
             parallelism=execution.parallelism, env=_references(execution.env),
@@ -57,12 +61,27 @@ def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildM
             HandlerPart(match=handler.match, patterns=handler.patterns, enforced=handler.enforced)
             for handler in (plan.handlers.handlers if plan.handlers else ())
         ),
+        bundle=spec.bundle, variables=tuple(sorted(set(_variables(plan)))),
         plugins=plan.layer.plugins,
         tasks=tuple(
             TaskPart(directory=name.directory, name=name.name, case_id=name.case_id, digest=digest)
             for name, digest in tasks
         ),
     )  # fmt: skip
+
+
+def _variables(plan: EvalPlan) -> Iterator[str]:
+    """Names of the environment variables that an eval has to do with."""
+    execution = plan.ev.spec.execution
+    for env in (execution.env, *(step.env for step in execution.steps)):
+        yield from env
+        yield from (reference.name for value in env.values() if (reference := env_references(value)))
+    for server in plan.layer.servers:
+        yield from server.env
+        texts = (server.command or "", server.url or "", *server.args, *server.env.values(), *server.headers.values())
+        yield from _NAME.findall("\0".join(texts))
+    for handler in plan.handlers.handlers if plan.handlers else ():
+        yield from handler.env_checks or ()
 
 
 def _references(env: Mapping[str, str]) -> dict[str, str]:

@@ -40,7 +40,7 @@ from harbor_tasks.tasks.sealing import MODEL_BASE_URL, MODEL_KEY, Seal, answers_
 from harbor_tasks.tasks.skills import MissingSkill, missing_skills, report_missing
 from harbor_tasks.tasks.task_toml import NotWritableError, TaskToml, has_step_env, step_settings, task_toml
 from harbor_tasks.tasks.templates import render_arguments, render_task_file
-from harbor_tasks.tasks.workspace import check_layer, check_made
+from harbor_tasks.tasks.workspace import check_layer, check_made, refuse_twins
 
 FILE_IN_MEMORY = 256 << 10
 TASK_IN_MEMORY = 16 << 20
@@ -202,6 +202,7 @@ def render_task(
         problems.error(str(error), case.directory, case=case.id, code="task-toml")
         return None
     files.sort(key=lambda file: file.path)
+    refuse_twins(files, case, problems)
     if not problems.errors and not plan.faulty:
         for fault in faults_of(files):
             problems.error(f"its task would be wrong: {fault}", case.directory, case=case.id, code="conformance")

@@ -20,8 +20,11 @@ from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, McpServer, Step
 from harbor_tasks.tasks.plan import SANDBOX_HOME, TaskName
 from harbor_tasks.tasks.sealing import MODEL_BASE_URL, MODEL_KEY
 
-JUDGE_BASE_URL, JUDGE_KEY = "HARBOR_PACK_JUDGE_BASE_URL", "HARBOR_PACK_JUDGE_KEY"
-"""Variables of the verifier alone, from which it takes the endpoint and key of model judges."""
+JUDGE_VARIABLES = {
+    "HARBOR_PACK_JUDGE_BASE_URL": "ANTHROPIC_BASE_URL", "HARBOR_PACK_JUDGE_KEY": "ANTHROPIC_API_KEY",
+    "HARBOR_PACK_JUDGE_TOKEN": "ANTHROPIC_AUTH_TOKEN",
+}  # fmt: skip
+"""Variables of the verifier alone, from which it takes the endpoint and key of model judges: and the caller's."""
 
 SCHEMA_VERSION = "1.4"
 TOOL = f"harbor-pack {__version__}"
@@ -97,7 +100,7 @@ def task_toml(
         asks = any(judge.prompt or judge.prompt_file for judge in spec.judges)
         if asks and reaches_anthropic(spec.sandbox.network, spec.runner.type, handlers=hook_model):
             # What model judges are asked with; an empty key is none, and `score` asks them after the job.
-            verifier["env"] = {JUDGE_BASE_URL: "${ANTHROPIC_BASE_URL:-}", JUDGE_KEY: "${ANTHROPIC_API_KEY:-}"}
+            verifier["env"] = {name: f"${{{taken}:-}}" for name, taken in JUDGE_VARIABLES.items()}
     tables: dict[str, Any] = {
         "agent": agent,
         "verifier": verifier,

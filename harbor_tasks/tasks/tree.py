@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
+from harbor_tasks.evalspec.portable import name_fault, twins
 from harbor_tasks.tasks.plan import TaskFile
 
 Skip = Callable[[Path], bool]
@@ -53,9 +54,12 @@ class _Walk:
             self._error(folder, "a link leads back to a folder above it")
             return
         self.visited.append(folder)
+        names = [name for name in names if not self.skip(folder / name)]
+        for name, first in twins(names):
+            says = f"differs from {first} by case or accents only"
+            self._error(folder / name, says, "rename one of them: on other machines they are one")
         for name in names:
-            if not self.skip(folder / name):
-                yield from self._entry(folder / name, prefix + name, (*above, (own.st_dev, own.st_ino)))
+            yield from self._entry(folder / name, prefix + name, (*above, (own.st_dev, own.st_ino)))
         if not names and prefix:
             yield TaskFile(prefix.rstrip("/"), None, 0o755)
 
@@ -84,14 +88,3 @@ class _Walk:
 
     def _error(self, path: Path, message: str, hint: str = "") -> None:
         self.problems.error(message, path, case=self.case, hint=hint, code="not-packable")
-
-
-def name_fault(name: str) -> str | None:
-    """Why a file of this name cannot be packed; None when it can."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return "its name is not UTF-8"
-    if any(ord(ch) < 32 or ord(ch) == 127 for ch in name):
-        return "its name holds a control character or a newline"
-    return None

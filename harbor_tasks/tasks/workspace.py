@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case
+from harbor_tasks.evalspec.portable import twin_paths
 from harbor_tasks.tasks.layer import Layer
-from harbor_tasks.tasks.plan import TaskFile
+from harbor_tasks.tasks.plan import FILES, TaskFile
 
 _POLICY_PATH = re.compile(
     r"(?:\.claude/settings[^/]*\.json|\.codex/hooks\.json|hooks/tools\.py|tool_handlers\.yaml|setup|\.harbor-pack-files)"
@@ -32,6 +33,24 @@ def check_made(files: Iterable[TaskFile], problems: Problems, *, case: Case) -> 
                 f"{file.path}, made by hooks.before_all or before_each, is a place of the policy", case.directory,
                 case=case.id, hint="copy the skills alone; permissions belong into eval.yaml", code="policy-path",
             )  # fmt: skip
+
+
+def refuse_twins(files: Iterable[TaskFile], case: Case, problems: Problems) -> None:
+    """Report files of a task that are one where case is folded: no bundle could be unpacked there."""
+    for path, place, first in twin_paths(file.path for file in files):
+        problems.error(
+            f"{place} differs from {first} by case or accents only", _source_of(path, case), case=case.id,
+            hint="rename one of them: on other machines they are one file", code="twin",
+        )  # fmt: skip
+
+
+def _source_of(path: str, case: Case) -> Path:
+    """The file of the case that became this one of the task; the case's folder when it was made."""
+    for prefix, files in ((FILES, case.files), ("references/", case.references), ("solution/", case.solution)):
+        found = [file.source for file in files if prefix in path and file.path == path.partition(prefix)[2]]
+        if found:
+            return found[0]
+    return case.directory
 
 
 def check_layer(files: Iterable[TaskFile], layer: Layer, problems: Problems, *, case: Case) -> None:

@@ -56,7 +56,12 @@ class Cost(NamedTuple):
 
 
 def measured_build(source: Path, out: Path) -> Cost:
-    command = [sys.executable, "-c", BUILD, str(source), str(out)]
+    return measured(BUILD, source, out)
+
+
+def measured(code: str, *arguments: Path) -> Cost:
+    """What a Python program costs, as a process of its own."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = process.stdout.read()
@@ -67,9 +72,9 @@ def measured_build(source: Path, out: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.strip())
 
 
-def write_cases(root: Path) -> None:
+def write_cases(root: Path, count: int = CASES) -> None:
     (root / "eval.yaml").write_text(EVAL, encoding="utf-8")
-    for number in range(CASES):
+    for number in range(count):
         case = root / "cases" / f"case-{number:04}"
         (case / "files" / "src").mkdir(parents=True)
         (case / "solution").mkdir()

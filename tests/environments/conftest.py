@@ -23,6 +23,8 @@ from harbor_tasks.environments.jobs import dry_run, run_job
 from harbor_tasks.environments.plan import JobPlan
 from harbor_tasks.tasks.build import build
 
+from .fake_server import Answer, Fake, MakeFake
+
 DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
 SOLVE = "echo yes > done.txt\n"
 
@@ -158,6 +160,20 @@ def author(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Author:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "eval").mkdir()
     return Author(tmp_path, scratch)
+
+
+@pytest.fixture
+def make_fake() -> Iterator[MakeFake]:
+    """Servers that end with the test."""
+    made: list[Fake] = []
+
+    def make(answer: Callable[[str, str], Answer]) -> Fake:
+        made.append(Fake(answer))
+        return made[-1]
+
+    yield make
+    for fake in made:
+        fake.close()
 
 
 @pytest.fixture

@@ -281,7 +281,8 @@ def test_what_no_verifier_wrote_is_said_and_stays(small: Author, bench: Bench) -
     job = small.run().folder
     [trial] = read_trials(job)
     requests = trial_dir(job, trial.id) / "verifier" / "judge_requests.json"
-    for content in ("{", "[]", '{"judges": [], "requests": {"x": 1}}', None):
+    edited = requests.read_text().replace("Good?", "Best?")
+    for content in (edited, "{", "[]", '{"judges": [], "requests": {"x": 1}}', None):
         requests.unlink()
         if content is None:
             requests.symlink_to("/etc/passwd")
@@ -289,7 +290,7 @@ def test_what_no_verifier_wrote_is_said_and_stays(small: Author, bench: Bench) -
             requests.write_text(content)
         said: list[str] = []
         assert score_job(job, bench.env, say=said.append).asked == 0
-        assert said == ["c1: it keeps no requests of model judges, so they cannot be asked; run it again"]
+        assert said == ["c1: what model judges are asked is missing, or was edited; run it again"]
         assert read_trials(job) == [trial]
 
 

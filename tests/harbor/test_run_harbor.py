@@ -296,6 +296,7 @@ def test_what_this_machine_lacks_for_harbor_is_no_fault_of_the_author(three: Des
         (("-k3",), "--attempts"),
         (("--path=.",), "name the eval"),
         (("--launch", "-n", "3"), "from here"),
+        (("--server", "http://127.0.0.1:8390"), "harbor-pack runner"),
         (("--no-delete",), "would be left"),
     ],
 )

@@ -85,6 +85,7 @@ def test_probes_that_miss_are_shown(endpoint: Endpoint, capsys: pytest.CaptureFi
     assert code == 1
     assert "MISSED" in out
     assert "16 probes, 1 missed" in out
+    assert "error: the probe 'at it' (mcp__desk__refund): expected none, got deny" in err
     assert "does not hold" in err
 
 
@@ -169,15 +170,27 @@ class Terminal:
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"y\n", 0), (b"\x04", 1)])
-def test_at_a_terminal_somebody_is_asked(endpoint: Endpoint, typed: bytes, code: int) -> None:
+def test_at_a_terminal_somebody_is_asked(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, typed: bytes, code: int
+) -> None:  # fmt: skip
+    monkeypatch.setenv("ANTHROPIC_LOG", "debug")
     terminal = Terminal()
     shown = terminal.until(f"write e/{NAME}? [y/N] ")
     assert "16 probes, 0 missed" in shown
+    for secret in (kit.KEY, "Ada", "uthorization", "api-key"):  # the log is asked for, and tells nothing
+        assert secret not in shown
     assert not Path("e", NAME).exists()
     os.write(terminal.main, typed)
     terminal.until("written")
     assert terminal.ends() == code
     assert Path("e", NAME).exists() is (code == 0)
+
+
+def test_without_an_input_there_is_no_terminal(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ran(capsys)[0] == 2
 
 
 def test_ctrl_c_while_the_model_thinks(endpoint: Endpoint) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,6 +162,47 @@ def test_comments_of_parts_that_go_are_put_back() -> None:
     assert "input_checks" not in after
 
 
+FORMS = {
+    0: handler(0, reason="word " * 30 + "end"),
+    1: handler(1, input_checks=[{"field": "a", "op": "exists", "value": True},
+                                {"field": "b", "op": "in", "value": ["x" * 50, "y" * 50]}],
+               env_checks={"A": {"host_in": ["a", "b"]}}),
+    2: handler(2, input_filters=["a b", "x" * 80]),
+}  # fmt: skip
+"""Rules in all forms that are written: folded, on one line, on several."""
+NESTED = {**PROBES, 0: [probe("p0", input={"q": [{"a": "b\nc", "d": ["e"]}]})]}
+
+
+def commented(text: str, at: int, style: str) -> str:
+    """A comment at this line: behind it, or above it with its indent or none."""
+    lines = text.splitlines()
+    if style == "behind":
+        lines[at] += " # my comment"
+    else:
+        indent = len(lines[at]) - len(lines[at].lstrip()) if style == "above" else 0
+        lines.insert(at, " " * indent + "# my comment")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("style", ["above", "behind", "left"])
+def test_a_comment_survives_wherever_it_stands(style: str) -> None:
+    """All rules change, all probes go; what the file then holds is checked where it is written."""
+    text = again("", FORMS, NESTED)
+    meant = read(text)[1]
+    other = {0: handler(0), 1: handler(1, patterns=["X", "Y"]), 2: handler(2, env_checks={"Q": {"equals": "1"}})}
+    tried = 0
+    for at, line in enumerate(text.splitlines()):
+        if at < 10 or (style == "behind" and not line.strip()):
+            continue
+        with_it = commented(text, at, style)
+        if parse_yaml(with_it, PATH, Problems()) is None or read(with_it)[1] != meant:
+            continue  # there it is a part of a text
+        after = again(with_it, other, {0: [], 1: [], 2: []})
+        assert after.count("# my comment") == 1, with_it
+        tried += 1
+    assert tried > 35
+
+
 def test_a_rule_whose_entry_is_gone_goes_unless_somebody_changed_it(
     first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +215,14 @@ def test_a_rule_whose_entry_is_gone_goes_unless_somebody_changed_it(
     edited = first.replace("No 2.", "Mine.")
     after = again(edited, {0: RULES[0], 1: RULES[1]}, {0: PROBES[0], 1: PROBES[1]})
     assert data_of(after)["handlers"][2]["reason"] == "Mine."
+
+
+def test_a_copy_of_a_rule_is_the_authors(first: str) -> None:
+    data = data_of(first)
+    data["handlers"].append(dict(data["handlers"][1]))
+    head = first[: first.index("\n\n") + 2]
+    after = data_of(again(head + json.dumps(data), changed(r1=handler(1, reason="Better."))))
+    assert [one["reason"] for one in after["handlers"]] == ["No 0.", "Better.", "No 2.", "No 1."]
 
 
 def test_what_was_deleted(first: str) -> None:
@@ -225,10 +277,28 @@ def test_an_empty_list_is_filled(text: str) -> None:
     assert len(data["handlers"]) == 3
 
 
+def test_names_of_probes_that_stay_are_not_taken(first: str) -> None:
+    edited = first.replace("No 1.", "Mine.")
+    data = data_of(again(edited, probes={**PROBES, 2: [probe("p1"), probe("q1", expect="none")]}))
+    assert [one["name"] for one in data["probes"]] == ["p0", "p1", "q1", "p1 (2)", "q1 (2)"]
+
+
 def test_a_file_in_flow_style() -> None:
     text = json.dumps({"handlers": [handler(1, reason="Mine.")], "case_overrides": {}})
     data = data_of(again(text))
     assert [one["reason"] for one in data["handlers"]] == ["No 0.", "Mine.", "No 2."]
+
+
+def test_a_file_of_json_gets_parts_for_people(first: str) -> None:
+    """What stays keeps its form; what is new or replaced can be read."""
+    head = first[: first.index("\n\n") + 2]
+    long = "word " * 30 + "end"
+    data = data_of(first)
+    data["handlers"][0]["reason"] = "Mine."
+    after = again(head + json.dumps(data, indent=1), changed(r1=handler(1, reason=long)), {**PROBES, 2: [probe("new")]})
+    assert '\n  - {"match": "Questions", "patterns": ["Tool0"], "reason": "Mine."}\n' in after
+    assert "\n  - name: new\n    tool: Bash\n" in after
+    assert data_of(after)["handlers"][1]["reason"] == long
 
 
 def test_anchors_of_the_author_stay() -> None:
@@ -305,6 +375,59 @@ def test_any_data_reads_as_it_was_meant(value: Any, text: str) -> None:
     slots = merged(Current(), MATCHES[:1], rules, {0: probes}, {text: text}, ())
     out = new_text(PATH, "", Current(), slots)  # which reads it back by itself
     assert json.dumps(data_of(out)["probes"], sort_keys=True) == json.dumps(probes, sort_keys=True)
+
+
+def some_proposal(r: random.Random) -> tuple[dict[int, Data], dict[int, list[Data]], dict[str, Any]]:
+    rules, probes = {}, {}
+    for entry in range(3):
+        rules[entry] = handler(entry, reason=r.choice(["A.", "B.", "word " * 30 + "x"]))
+        if r.random() < 0.5:
+            rules[entry]["input_filters"] = [r.choice(["a b", "c"])]
+        if r.random() < 0.5:
+            rules[entry]["env_checks"] = {"V": {"host_in": ["h", r.choice("xyz")]}}
+        names = r.sample(["p", "q", "s", "t"], r.randint(0, 3))
+        probes[entry] = [probe(name, expect=r.choice(["deny", "none"]), env={"V": r.choice("12")}) for name in names]
+    return rules, probes, {name: r.choice(["x", ["y", "z"]]) for name in r.sample(["Q1", "Q2", "q 3"], r.randint(0, 2))}
+
+
+def edited_by_hand(r: random.Random, text: str) -> str:
+    """One change that an author may make."""
+    head, _, _ = text.partition("\n\n")
+    data = data_of(text)
+    rules, probes = data["handlers"], data.setdefault("probes", [])
+    number = r.randint(0, 9999)
+    edits: list[Callable[[], Any]] = [
+        lambda: rules[r.randrange(len(rules))].update(reason=f"mine {number}"),
+        lambda: rules.pop(r.randrange(len(rules))),
+        lambda: rules.insert(r.randint(0, len(rules)), {"match": f"mine {number}", "patterns": ["P"]}),
+        lambda: r.shuffle(rules),
+        lambda: probes.append(probe(f"mine {number}")),
+        lambda: probes and probes.pop(r.randrange(len(probes))),
+        lambda: probes and probes[r.randrange(len(probes))].update(input={"mine": number}),
+        lambda: data.setdefault("case_overrides", {}).update({f"mine {number}": "v"}),
+    ]
+    r.choice(edits)()
+    return f"{head}\n\n{json.dumps(data, indent=1)}\n" if r.random() < 0.5 else f"{head}\n\n{yaml.safe_dump(data)}"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_proposals_and_edits_in_turn(seed: int) -> None:
+    """What the author made stays; the same proposal again changes nothing; no two probes have one name."""
+    r, text = random.Random(seed), ""
+    for _ in range(4):
+        given = some_proposal(r)
+        after = again(text, *given)
+        assert again(after, *given) == after
+        data, before = data_of(after), data_of(text) if text else {}
+        names = [one["name"] for one in data.get("probes", [])]
+        assert len(set(names)) == len(names)
+        assert {" ".join(match.split()) for match in MATCHES} <= {one["match"] for one in data["handlers"]}
+        for key in ("handlers", "probes"):
+            mine = [one for one in before.get(key, []) if "mine" in json.dumps(one)]
+            assert all(one in data.get(key, []) for one in mine)
+        for question in before.get("case_overrides", {}):
+            assert "mine" not in question or question in data["case_overrides"]
+        text = edited_by_hand(r, after)
 
 
 def test_what_cannot_be_kept_is_said() -> None:

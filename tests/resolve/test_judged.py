@@ -15,6 +15,7 @@ from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.resolve.asked import asked_of
 from harbor_tasks.policy.resolve.judged import HARMLESS, proposal_faults
 from harbor_tasks.policy.resolve.proposal import parse_proposal, schema
+from harbor_tasks.policy.tools import REACHING
 
 from . import kit
 
@@ -160,6 +161,46 @@ def test_at_least_two_different_calls_of_each_kind(faults: Faults) -> None:
     assert "under 'caught', and has 1" in faults(r2={"caught": [one]})
     assert "under 'caught', and has 1" in faults(r2={"caught": [one, {**one, "name": "another"}]})
     assert "under 'passing', and has 0" in faults(r2={"passing": []})
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        {"matches": ".*"}, {"matches": ""}, {"matches": "."}, {"matches": r"[\w\W]"}, {"host_in": ["*"]},
+        {"host_in": ["localhost", "*.*"]}, {"must_contain": ["t"]},
+    ],
+)  # fmt: skip
+def test_variables_that_may_be_anything(faults: Faults, check: dict[str, Any]) -> None:
+    text = faults(r3={"env_checks": [{**kit.env_check("TRACKER_URL"), **check}]})
+    assert ("permits" in text) is (check != {"matches": ""})  # an empty one is not used
+
+
+@pytest.mark.parametrize(("op", "value"), [("matches", '""'), ("matches", '".*"'), ("glob", '"*"'), ("glob", '"**"')])
+def test_fields_that_may_be_anything(faults: Faults, op: str, value: str) -> None:
+    text = faults(r1={"input_checks": [{"field": "amount", "op": op, "value_json": value}]})
+    assert "permits every value of amount" in text
+
+
+def test_checks_that_permit_something(faults: Faults) -> None:
+    assert faults(r1={"input_checks": [{"field": "amount", "op": "matches", "value_json": '"^\\\\d+$"'}]}) == ""
+    assert faults(r3={"env_checks": [kit.env_check("TRACKER_URL", "*.example.test", "127.0.0.1")]}) == ""
+
+
+def test_a_tool_that_the_text_names_and_the_rule_leaves_out(faults: Faults) -> None:
+    reads = [kit.probe(f"p{n}", "Read", {"file_path": str(n)}) for n in range(2)]
+    text = faults(r1={"patterns": ["Read"], "caught": reads})
+    assert "names mcp__desk__refund, which its rule does not catch" in text
+    assert "names" not in faults(r1={"patterns": ["mcp__desk__*"]})
+
+
+def test_a_tool_that_the_text_does_not_name(faults: Faults) -> None:
+    assert "catches Write, which its text does not name" in faults(r1={"patterns": ["mcp__desk__refund", "Write"]})
+
+
+def test_every_tool_one_by_one(faults: Faults) -> None:
+    every = [*REACHING["claude-code"], "mcp__desk__*"]
+    assert "catches every tool in the request" in faults(r2={"patterns": every})
+    assert "catches every tool in the request" not in faults(r2={"patterns": every[1:]})
 
 
 def test_probes_that_show_nothing(faults: Faults) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 import time
 from typing import Any
@@ -220,6 +221,13 @@ def test_headers_of_the_users_are_not_told(endpoint: Endpoint, monkeypatch: pyte
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: very-secret-value")
     kit.replies(endpoint, fails(400, "bad header very-secret-value"))
     assert "very-secret-value" not in fault()
+
+
+def test_a_password_in_the_address_is_not_told(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit.replies(endpoint, fails(400, "bad address with pass-word"))
+    url = os.environ["ANTHROPIC_BASE_URL"].replace("://", "://me:pass-word@")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    assert "pass-word" not in fault()
 
 
 def test_no_log_tells_what_is_sent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.resolve.model import DEFAULT_MODEL
 from harbor_tasks.proving import prove
 from harbor_tasks.proving.resolving import Resolution, resolve
+from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build, check
 
 from . import kit
@@ -88,6 +90,14 @@ def test_samples_are_bounded_and_rules_are_not_cut(eval_dir: Path, endpoint: End
     content = kit.asked(endpoint)[0]["messages"][0]["content"]
     assert "the-end" in content
     assert len(content) < len(text) + 10_000
+    nested: Any = "x" * 200
+    for _ in range(4):
+        nested = [nested] * 12
+    (case / "input.yaml").write_text(json.dumps({"a": nested}))
+    calls = [{"tool": f"mcp__desk__t{n}", "input": {"a": nested}} for n in range(2)]
+    (case / "replay.yaml").write_text(json.dumps(calls))
+    resolve(eval_dir)
+    assert len(kit.asked(endpoint)[1]["messages"][0]["content"]) < len(text) + 20_000
     (eval_dir / "eval.yaml").write_text(kit.EVAL.replace("prompt: Deny.", f"prompt: {text * 11}"))
     with pytest.raises(AuthorError, match="shorten the prompts"):
         resolve(eval_dir)
@@ -126,6 +136,23 @@ def test_what_changes_the_request_asks_again(eval_dir: Path, endpoint: Endpoint)
     assert not resolve(eval_dir).asked
     assert resolved(eval_dir, model="claude-other").asked == 1
     assert not resolve(eval_dir, model="claude-other").asked
+
+
+def test_check_says_when_the_rules_were_made_from_others(eval_dir: Path, endpoint: Endpoint) -> None:
+    resolved(eval_dir)
+    (eval_dir / "eval.yaml").write_text(kit.EVAL.replace("prompt: Deny.", "prompt: Deny it."))
+    assert "outdated-handlers" in {problem.code for problem in check(eval_dir).problems}
+    resolved(eval_dir)
+    assert "outdated-handlers" not in {problem.code for problem in check(eval_dir).problems}
+
+
+def test_a_prompt_file_goes_along(eval_dir: Path, endpoint: Endpoint) -> None:
+    (eval_dir / "prompt.md").write_text("Say yes, always.\n")
+    text = kit.EVAL.replace("prompt: Say yes to everything.", "prompt_file: prompt.md")
+    (eval_dir / "eval.yaml").write_text(text)
+    assert "prompt_file: prompt.md" in resolved(eval_dir).new
+    assert "Say yes, always." in kit.asked(endpoint)[0]["messages"][0]["content"]
+    assert not check(eval_dir).problems.errors
 
 
 def test_a_hand_edit_survives_a_changed_eval(eval_dir: Path, endpoint: Endpoint) -> None:
@@ -227,6 +254,44 @@ def test_a_call_that_another_rule_decides_shows_nothing(eval_dir: Path, endpoint
     assert "handlers[2] decided about it, not handlers[3]" in text
 
 
+def test_a_call_may_pass_by_a_later_rule(eval_dir: Path, endpoint: Endpoint) -> None:
+    """It came by the rule that it is for."""
+    kit.replies(endpoint, kit.answer(r2={"passing": [kit.bash("python3 submit.py d"), kit.bash("ls")]}))
+    assert resolve(eval_dir).holds
+    kit.replies(endpoint, kit.answer(r3={"passing": [kit.bash("python3 submit.py d"), kit.bash("curl submit.py")]}))
+    assert not resolve(eval_dir).holds
+
+
+def test_an_example_whose_author_wrote_probes(tmp_path: Path, endpoint: Endpoint) -> None:
+    eval_dir = tmp_path / "issue-tracker"
+    shutil.copytree(resource("examples") / "issue-tracker", eval_dir)
+    (eval_dir / ".git").mkdir()
+    with pytest.raises(AuthorError, match="written by hand"):
+        resolve(eval_dir)
+    (eval_dir / "tool_handlers.yaml").unlink()
+    tools = [f"mcp__tracker__{verb}_issue" for verb in ("delete", "close", "get", "list")]
+    calls = [kit.probe(tool, tool, {"key": "CAD-1"}) for tool in tools]
+    elsewhere = kit.variable("https://tracker.example.test")
+    rules = [
+        kit.rule(0, *tools[:2], caught=calls[:2], passing=calls[2:], reason="Write a comment instead."),
+        kit.rule(
+            1, "Bash", input_filters=[r"^(curl|wget|http|nc|ncat)\b"],
+            caught=[kit.bash("curl -s http://localhost"), kit.bash("env A=1 wget x")],
+            passing=[kit.bash("ls"), kit.bash("cat report.md")],
+        ),
+        kit.rule(
+            2, "Bash", "mcp__tracker__*", input_filters=[r"\bsubmit\.py\b", r"\bTRACKER_URL\b"],
+            env_checks=[kit.env_check("TRACKER_URL", "localhost", "127.0.0.1")], reason="Only the tracker here.",
+            caught=[kit.bash("python3 submit.py", env=elsewhere), {**calls[2], "env": elsewhere}],
+            passing=[kit.bash("python3 submit.py"), calls[2]],
+        ),
+    ]  # fmt: skip
+    kit.replies(endpoint, kit.answer(rules=rules, case_overrides=[]))
+    found = resolved(eval_dir)
+    assert len(found.rows) == 21
+    assert not check(eval_dir).problems.errors
+
+
 def test_a_permission_rule_that_denies_is_no_proof(eval_dir: Path, endpoint: Endpoint, really: None) -> None:
     (eval_dir / "eval.yaml").write_text(kit.EVAL + "permissions: {deny: ['Bash(ls:*)']}\n")
     assert "ls -la: ('expected none, got deny" in refused(eval_dir, kit.answer(), endpoint=endpoint)
@@ -280,6 +345,42 @@ def test_a_file_with_some_rules_by_hand_gets_the_others(eval_dir: Path, endpoint
     assert not resolve(eval_dir).asked
 
 
+def test_a_rule_of_the_authors_is_not_hidden(eval_dir: Path, endpoint: Endpoint) -> None:
+    check = [{"field": "a", "op": "exists", "value": True}]
+    mine = {"match": "mine", "patterns": ["mcp__desk__refund"], "input_checks": check}
+    kept = {"match": kit.MATCHES[2], "patterns": ["Bash"], "input_filters": ["curl"]}
+    path = eval_dir / "tool_handlers.yaml"
+    path.write_text(json.dumps({"handlers": [mine, kept]}))
+    assert "never decides: handlers[0] ('mine') catches its calls first" in str(resolve(eval_dir).problems[0])
+    path.write_text(json.dumps({"handlers": [kept, mine]}))
+    found = resolve(eval_dir)
+    says = "handlers[4] ('mine'), the author's own, never decides any more: handlers[1] does"
+    assert says in "\n".join(map(str, found.problems))
+    assert not found.holds
+
+
+def test_what_is_proposed_for_a_rule_of_the_authors_does_not_matter(eval_dir: Path, endpoint: Endpoint) -> None:
+    path = eval_dir / "tool_handlers.yaml"
+    path.write_text(
+        "handlers:\n  - {match: 'Downloads (curl, wget) in Bash', patterns: [Bash], input_filters: [curl]}\n"
+    )
+    kit.replies(endpoint, kit.answer(r2={"patterns": ["*"], "input_filters": ["(("], "caught": []}))
+    assert resolved(eval_dir).asked == 1
+
+
+def test_entries_that_cannot_be_told_apart(eval_dir: Path, endpoint: Endpoint) -> None:
+    (eval_dir / "eval.yaml").write_text(kit.EVAL + "    - match: Downloads (curl,  wget) in Bash\n")
+    with pytest.raises(AuthorError, match=r"inputs\.tools\[4\] has the match of inputs\.tools\[2\]"):
+        resolve(eval_dir)
+
+
+def test_a_tool_that_is_left_out_is_a_warning(eval_dir: Path, endpoint: Endpoint) -> None:
+    text = kit.EVAL.replace("Downloads (curl, wget) in Bash", "Downloads in Bash, WebFetch")
+    (eval_dir / "eval.yaml").write_text(text)
+    found = resolved(eval_dir)
+    assert "names WebFetch, which its rule does not catch" in str(found.problems[0])
+
+
 def test_faults_of_the_eval_and_of_the_file_come_first(eval_dir: Path, endpoint: Endpoint) -> None:
     path = eval_dir / "tool_handlers.yaml"
     path.write_text("handlers:\n  - {match: x}\n")
@@ -288,6 +389,9 @@ def test_faults_of_the_eval_and_of_the_file_come_first(eval_dir: Path, endpoint:
     path.unlink()
     (eval_dir / "eval.yaml").write_text("name: x\ndataset: {path: cases}\nexecution: {prompt: go}\n")
     with pytest.raises(AuthorError, match=r"inputs\.tools is empty"):
+        resolve(eval_dir)
+    (eval_dir / "eval.yaml").write_text(kit.EVAL + "permissions: {deny: [Raed]}\n")
+    with pytest.raises(AuthorError, match="Raed"):
         resolve(eval_dir)
     (eval_dir / "eval.yaml").write_text("nome: x\n")
     with pytest.raises(AuthorError):
@@ -330,9 +434,11 @@ def test_variables_of_the_caller_reach_the_probes(eval_dir: Path, endpoint: Endp
 def test_codex(eval_dir: Path, endpoint: Endpoint, really: None) -> None:
     (eval_dir / "eval.yaml").write_text(kit.EVAL + "runner: {type: codex}\n")
     rules = kit.proposal()["rules"]
-    rules[0]["caught"] = [kit.probe(f"q{n}", "request_user_input", kit.question(f"Go {n}?")) for n in range(2)]
+    questions = [kit.question(f"Go {n}?") for n in range(2)]
+    for one in questions:
+        one["questions"][0]["id"] = "go"
+    rules[0]["caught"] = [kit.probe(f"q{n}", "request_user_input", one) for n, one in enumerate(questions)]
     rules[0]["passing"] = [kit.bash("true"), kit.bash("ls")]
     kit.replies(endpoint, kit.answer(rules=rules))
     found = resolve(eval_dir)
-    assert [row.name for row in found.rows if row.tool in ("Bash", "mcp__desk__refund") and not row.ok] == []
-    assert not any(problem.level == "error" for problem in found.problems)
+    assert found.holds, [row for row in found.rows if not row.ok]

@@ -140,7 +140,8 @@ class TestServers:
 
 JUDGE = {"name": "quality", "prompt": "Rate {{ outputs }}."}
 KEYS = {
-    "HARBOR_PACK_JUDGE_BASE_URL": "${ANTHROPIC_BASE_URL:-}", "HARBOR_PACK_JUDGE_KEY": "${ANTHROPIC_API_KEY:-}"
+    "HARBOR_PACK_JUDGE_BASE_URL": "${ANTHROPIC_BASE_URL:-}", "HARBOR_PACK_JUDGE_KEY": "${ANTHROPIC_API_KEY:-}",
+    "HARBOR_PACK_JUDGE_TOKEN": "${ANTHROPIC_AUTH_TOKEN:-}",
 }  # fmt: skip
 
 

@@ -233,6 +233,17 @@ def test_a_prompt_that_cannot_be_meant_so_is_a_warning(project: Project, judge: 
     assert said is None or (found[0].startswith("warning: ") and said in found[0] and "eval.yaml:5" in found[0])
 
 
+def test_a_threshold_beyond_the_scale_of_a_model_judge_is_a_warning(project: Project) -> None:
+    judges = "judges:\n  - {name: a, prompt: 'Rate {{ outputs }}.'RANGE}\nthresholds:\n  a: {min_mean: 3.5}\n"
+    _, said = project.judging(judges.replace("RANGE", ""))
+    assert len(said) == 1
+    assert (
+        "eval.yaml:7: thresholds.a.min_mean is 3.5, but the score is from 0 to 1; set the judge's score_range"
+        in said[0]
+    )
+    assert project.judging(judges.replace("RANGE", ", score_range: [1, 5]"))[1] == []
+
+
 # ---- modules ----
 
 MODULE = "judges:\n  - name: a\n    module: {module}\n    function: judge\n"

@@ -27,6 +27,7 @@ SAMPLES = 3
 """Cases whose input is shown, and recorded calls of each tool."""
 _LONGEST, _MEMBERS, _DEPTH = 300, 12, 5
 """Of a sample: characters of a text, members of a list or mapping, levels."""
+_SAMPLE_CHARACTERS, _TOOLS, _OWN_PROBES = 4000, 60, 100
 HIDDEN = "(hidden)"
 
 SYSTEM = """\
@@ -58,8 +59,10 @@ Give probes that show each rule at work: at least two calls under `caught` that 
 questions) and at least two under `passing` to which it must have no objection. Where a rule lets some calls of its \
 tools pass, both kinds are calls of those tools, close to the limit; where it denies them all, `passing` are calls of \
 other tools. No other rule and no permission may decide these calls. `input_json` is the tool's input as a JSON \
-object, `env` sets variables for this call; `answers` are those that a question must get, else empty. No real \
-hosts, people or secrets. The author's own probes must hold as well."""
+object, `env` sets variables for this call (AskUserQuestion takes {"questions": [{"question", "header", "multiSelect", \
+"options": [{"label", "description"}]}]}; questions of request_user_input also have an "id"); \
+`answers` are those that a question must get, else empty. No real hosts, people or secrets. \
+The author's own probes must hold as well."""
 
 CORRECTION = """\
 Your proposal does not hold. Give the whole of it again, corrected. What is wrong with it, a line each:"""
@@ -101,18 +104,23 @@ def asked_of(ev: Eval, entries: Sequence[Handler], cases: Sequence[Case], schema
         "agent_program": ev.spec.runner.type,
         "rules": rules,
         "tools": [tool for tool in tools if tool != "Task"],
-        "recorded_calls": {tool: [_sample(given) for given in inputs] for tool, inputs in sorted(recorded.items())},
+        "recorded_calls": {
+            tool: [_shown(given) for given in inputs] for tool, inputs in sorted(recorded.items())[:_TOOLS]
+        },
         "permissions": {
             "allow": [without_tokens(rule) for rule in permissions.allow],
             "deny": [without_tokens(rule) for rule in permissions.deny],
         },
         "environment_variables": sorted(variables),
         "probes_of_the_author": [
-            {"name": probe.name, "tool": probe.tool, "input": _sample(probe.input), "expect": probe.expect}
-            for probe in ev.spec.probes
+            {
+                "name": probe.name, "tool": probe.tool, "input": _shown(probe.input), "expect": probe.expect,
+                "with_variables": sorted(probe.env), "reason_has": list(map(without_tokens, probe.reason_has)),
+            }
+            for probe in ev.spec.probes[:_OWN_PROBES]
         ],
-        "sample_inputs": [_sample(case.input) for case in cases[:SAMPLES]],
-    }
+        "sample_inputs": [_shown(case.input) for case in cases[:SAMPLES]],
+    }  # fmt: skip
     text = json.dumps(data, ensure_ascii=False, indent=1)
     content = json.dumps([SYSTEM, schema, text], sort_keys=True)
     return Asked(SYSTEM, text, hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest(), tools)
@@ -153,6 +161,13 @@ def _calls(file: Path | None) -> Iterator[tuple[str, Any]]:
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("tool"), str):
                 yield entry["tool"], entry.get("input", {})
+
+
+def _shown(value: Any) -> Any:
+    """A sample; one of many members as the beginning of its JSON."""
+    sample = _sample(value)
+    text = json.dumps(sample, ensure_ascii=False)
+    return sample if len(text) <= _SAMPLE_CHARACTERS else f"{text[:_SAMPLE_CHARACTERS]}…"
 
 
 def _sample(value: Any, name: str = "", depth: int = 0) -> Any:

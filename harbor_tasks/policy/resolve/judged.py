@@ -6,22 +6,24 @@ those of its fields (regexes, checks) are found by `policy.handlers`, which read
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.errors import Problem, Problems, Where
+from harbor_tasks.errors import Level, Problem, Problems, Where
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.lint import ADVICE_CODES, lint
-from harbor_tasks.policy.matchers import covered, named, squeezed, subsumed
+from harbor_tasks.policy.matchers import covered, is_glob, named, overlap, squeezed, subsumed
 from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.regexes import regex_fault
 from harbor_tasks.policy.resolve.asked import Asked
 from harbor_tasks.policy.resolve.proposal import QUESTION_TOOLS, Proposal, Rule, probes_of_rule
+from harbor_tasks.policy.shadows import shadow_on
 
 PROBES_EACH = 2
 HARMLESS = (
@@ -32,6 +34,8 @@ HARMLESS = (
     "jq .name package.json", "diff a b", "date", "which python3", "chmod +x run.sh",
 )  # fmt: skip
 """Commands of everyday work: a filter that hits half of them says nothing."""
+_VALUES = ("x", "500", "a b c", "https://live.example.test/x", "/etc/passwd", "production", "-1", "DROP TABLE")
+"""Of all kinds: what hits them all says nothing."""
 _REFUSED = frozenset({
     "catch-all", "unfiltered-bash", "filter-hits-all", "hidden-handler", "no-effect", "ask-by-glob",
     "telltale-reason", "env-check-fails", "codex-tool", "codex-fields",
@@ -39,15 +43,20 @@ _REFUSED = frozenset({
 """Warnings of `check` that no proposal may bring."""
 
 
-def proposal_faults(proposal: Proposal, entries: Sequence[Handler], asked: Asked, ev: Eval) -> list[Problem]:
-    """What is wrong with the rules and their probes, before they are put into a file."""
+def proposal_faults(
+    proposal: Proposal, entries: Sequence[Handler], asked: Asked, ev: Eval, kept: Collection[int] = ()
+) -> list[Problem]:  # fmt: skip
+    """What is wrong with the rules and their probes, before they are put into a file; those of ``kept`` entries are
+    not used, whatever they are."""
     found: list[Problem] = []
 
-    def say(text: str, entry: int | None = None) -> None:
+    def say(text: str, entry: int | None = None, level: Level = "error") -> None:
+        if entry in kept:
+            return
         known = entry is not None and 0 <= entry < len(entries)
         place = f"{entry_label(entry, entries[entry])} " if entry is not None and known else ""
         line = entries[entry].line if entry is not None and known else None
-        found.append(Problem(f"{place}{text}", Where(ev.file, line), code="proposal"))
+        found.append(Problem(f"{place}{text}", Where(ev.file, line), level=level, code="proposal"))
 
     given: dict[int, int] = {}
     for rule in proposal.rules:
@@ -59,8 +68,10 @@ def proposal_faults(proposal: Proposal, entries: Sequence[Handler], asked: Asked
             say(f"must have exactly one rule, and has {given.get(entry, 0)}", entry)
     for rule in proposal.rules:
         if 0 <= rule.entry < len(entries):
-            for text in (*_patterns(rule, asked), *_filters(rule), *_fields(rule), *_probes(rule)):
+            for text in (*_patterns(rule, asked), *_filters(rule), *_fields(rule), *_permitted(rule), *_probes(rule)):
                 say(text, rule.entry)
+            for text in _named(rule, entries[rule.entry]):
+                say(text, rule.entry, "warning")
     if proposal.case_overrides and not any(named("AskUserQuestion", rule.patterns) for rule in proposal.rules):
         say("case_overrides hold answers, and no rule names AskUserQuestion")
     asked_before: set[str] = set()
@@ -80,11 +91,29 @@ def entry_label(number: int, entry: Handler) -> str:
 def _patterns(rule: Rule, asked: Asked) -> Iterator[str]:
     if not rule.patterns:
         yield "has no patterns"
+    if all(_caught(tool, rule.patterns) for tool in asked.tools):
+        yield "catches every tool in the request, one by one"
     for pattern in dict.fromkeys(rule.patterns):
         if subsumed("*", [pattern]) or squeezed(pattern).strip("?") == "*":
             yield f"catches every tool: {pattern!r}"
-        elif not subsumed(pattern, asked.tools):
+        elif not subsumed(pattern, asked.tools) and (is_glob(pattern) or not covered(pattern, asked.tools)):
             yield f"catches tools that are not in the request: {pattern!r}"
+
+
+def _named(rule: Rule, entry: Handler) -> Iterator[str]:
+    """Where the rule is about other tools than its text names: that may be right, and somebody should look at it."""
+    if "*" in entry.patterns:
+        return
+    for tool in entry.patterns:
+        if not _caught(tool, rule.patterns):
+            yield f"names {tool}, which its rule does not catch"
+    for pattern in rule.patterns:
+        if not covered(pattern, entry.patterns) and not any(overlap(pattern, one) for one in entry.patterns):
+            yield f"has a rule that catches {pattern}, which its text does not name"
+
+
+def _caught(tool: str, patterns: Sequence[str]) -> bool:
+    return covered(tool, patterns) or subsumed(tool, patterns)
 
 
 def _filters(rule: Rule) -> Iterator[str]:
@@ -133,6 +162,29 @@ def _fields(rule: Rule) -> Iterator[str]:
         yield "names AskUserQuestion, which is answered, and has checks: give other tools no part of it"
 
 
+def _permitted(rule: Rule) -> Iterator[str]:
+    """Checks that every value passes: a rule with one only looks like a rule."""
+    for check in rule.env_checks:
+        if check.matches and _hits_all(check.matches):
+            yield f"permits every value of {check.variable}: matches {check.matches!r}"
+        for host in check.host_in:
+            if not host.strip("*?.") and host.strip():
+                yield f"permits every host in {check.variable}: {host!r}"
+        for word in check.must_contain:
+            if len(word.strip()) == 1:
+                yield f"permits nearly every value of {check.variable}: must_contain {word!r}"
+    for one in rule.input_checks:
+        value = json.loads(one.value_json)
+        if (one.op == "matches" and isinstance(value, str) and _hits_all(value)) or (
+            one.op == "glob" and isinstance(value, str) and squeezed(value) == "*"
+        ):
+            yield f"permits every value of {one.field}: {one.op} {value!r}"
+
+
+def _hits_all(regex: str) -> bool:
+    return regex_fault(regex) is None and all(re.search(regex, value) for value in _VALUES)
+
+
 def _probes(rule: Rule) -> Iterator[str]:
     for kind, probes in (("caught", rule.caught), ("passing", rule.passing)):
         different = {_call(probe) for probe in probes_of_rule(rule.model_copy(update=_only(kind, rule)))}
@@ -174,4 +226,11 @@ def handler_faults(handlers: Handlers, ev: Eval, path: Path, proposed: Sequence[
             continue
         refused = problem.code in _REFUSED
         found.append(replace(problem, where=Where(path), level="error" if refused else problem.level))
+    for index, handler in enumerate(handlers.handlers):
+        shadow = None if index in proposed else shadow_on(handlers.handlers, index, ev.spec.runner.type)
+        if shadow is not None and shadow.by in proposed:
+            what = "never decides" if shadow.whole else f"does not decide about {', '.join(shadow.lost)}"
+            own = f"handlers[{index}] ({handler.match[:60]!r}), the author's own,"
+            message = f"{own} {what} any more: handlers[{shadow.by}] does"
+            found.append(Problem(message, Where(path), level="error" if shadow.whole else "warning", code="hides-own"))
     return found

@@ -85,7 +85,10 @@ def merged(
     record = current.record or Record()
     kept = kept_entries(current, matches)
     used = [entry for entry in range(len(matches)) if entry not in kept]
-    named = _named({entry: probes.get(entry, ()) for entry in used}, current, record, taken_names)
+    stay = {one for entry in kept for one in record.made.get(entry_key(matches[entry]), ())}
+    names = {str(probe.get("name")) for probe in current.probes
+             if (one := digest("probe", probe)) in stay or one not in record.everything}  # fmt: skip
+    named = _named({entry: probes.get(entry, ()) for entry in used}, names.union(taken_names))
     made = {entry_key(matches[entry]): record.made[key] for entry in sorted(kept)
             if (key := entry_key(matches[entry])) in record.made}  # fmt: skip
     for entry in used:
@@ -103,14 +106,14 @@ def merged(
 def _handlers(
     current: Current, record: Record, matches: Sequence[str], rules: Mapping[int, Data], kept: frozenset[int]
 ) -> tuple[Slot, ...]:  # fmt: skip
-    at = links(current, matches)
+    at, known = links(current, matches), set(map(entry_key, matches))
     entry_of = {index: entry for entry, index in at.items()}
     slots: list[Slot] = []
     for index, handler in enumerate(current.handlers):
         entry = entry_of.get(index)
         if entry is not None:
             slots.append(Slot(index, handler) if entry in kept else Slot(index, rules[entry], entry))
-        elif digest("rule", handler) not in record.everything:
+        elif digest("rule", handler) not in record.everything or entry_key(str(handler.get("match"))) in known:
             slots.append(Slot(index, handler))
     for entry in range(len(matches)):
         if entry not in at:
@@ -148,13 +151,8 @@ def _probes(
     return tuple(slots)
 
 
-def _named(
-    probes: Mapping[int, Sequence[Data]], current: Current, record: Record, taken: Iterable[str]
-) -> dict[int, list[Data]]:  # fmt: skip
-    """The probes with names that nobody else has: not eval.yaml, not the author's own in the file."""
-    names = set(taken)
-    again = {entry_digest for digests in record.made.values() for entry_digest in digests}
-    names |= {str(probe.get("name")) for probe in current.probes if digest("probe", probe) not in again}
+def _named(probes: Mapping[int, Sequence[Data]], names: set[str]) -> dict[int, list[Data]]:
+    """The probes with names that nobody else has; ``names`` are those of eval.yaml and of what stays in the file."""
     found: dict[int, list[Data]] = {}
     for entry, own in probes.items():
         found[entry] = []

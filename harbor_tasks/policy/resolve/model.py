@@ -239,6 +239,8 @@ def _status_error(model: str, error: Any) -> str:
 def _clean(text: str) -> str:
     """What an endpoint says, on one line, without anything that this process knows as a secret."""
     secrets = [os.environ.get(name, "") for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")]
+    user, at, _ = os.environ.get("ANTHROPIC_BASE_URL", "").partition("://")[2].rpartition("@")
+    secrets += [user, user.partition(":")[2]] if at else []
     for line in os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines():
         secrets.append(line.partition(":")[2].strip())
     for secret in secrets:

@@ -16,9 +16,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from harbor_tasks.policy.handlers import Handler
 from harbor_tasks.policy.matchers import named
 
-QUESTION_TOOLS = ("AskUserQuestion", "request_user_input")
+CODEX_QUESTIONS = "request_user_input"
+"""Of Codex; a rule lets it pass and answers when it has run, which no probe sees."""
+QUESTION_TOOLS = ("AskUserQuestion", CODEX_QUESTIONS)
 MAX_FAULTS = 20
 _MANY = 24
+_PROBES = 8
 
 
 class ProposalError(ValueError):
@@ -102,7 +105,7 @@ class Answer(Part):
     """A question with its answer, or its answers where several may be chosen."""
 
     question: Long
-    answers: Annotated[list[Short], Field(min_length=1, max_length=_MANY)]
+    answers: Annotated[list[Long], Field(min_length=1, max_length=_MANY)]
 
 
 class ProposedProbe(Part):
@@ -128,9 +131,9 @@ class Rule(Part):
     env_checks: Annotated[list[EnvCheck], Field(max_length=_MANY)]
     input_checks: Annotated[list[InputCheck], Field(max_length=_MANY)]
     reason: Long
-    caught: Annotated[list[ProposedProbe], Field(max_length=_MANY)]
+    caught: Annotated[list[ProposedProbe], Field(max_length=_PROBES)]
     """At least two calls that it must catch."""
-    passing: Annotated[list[ProposedProbe], Field(max_length=_MANY)]
+    passing: Annotated[list[ProposedProbe], Field(max_length=_PROBES)]
     """At least two calls that must pass."""
 
 
@@ -204,14 +207,16 @@ def probes_of_rule(rule: Rule) -> list[dict[str, Any]]:
 
 
 def _probe(rule: Rule, one: ProposedProbe, *, passes: bool) -> dict[str, Any]:
-    answered = one.tool in QUESTION_TOOLS and named("AskUserQuestion", rule.patterns)
+    asks = named("AskUserQuestion", rule.patterns) and one.tool in QUESTION_TOOLS
+    later = asks and one.tool == CODEX_QUESTIONS
+    expected = "none" if passes or later else "answer" if asks else "deny"
     data: dict[str, Any] = {
         "name": " ".join(one.name.split()), "tool": one.tool, "input": json.loads(one.input_json),
-        "expect": "none" if passes else "answer" if answered else "deny",
+        "expect": expected,
     }  # fmt: skip
     if one.env:
         data["env"] = {variable.name: variable.value for variable in one.env}
-    if one.answers:
+    if one.answers and not later:
         data["answers"] = overrides_of(one.answers)
     return data
 

@@ -33,20 +33,39 @@ def new_text(path: Path, text: str, current: Current, merged: Merged) -> str:
 
     AuthorError when the file's form cannot be kept (YAML that only some readers know).
     """
+    try:
+        out = _changed(text, text, current, merged)
+        if _is_meant(path, out, merged):
+            return out
+    except Exception:  # noqa: BLE001 - ruamel.yaml loses its way in some places of comments
+        out = ""
+    try:
+        out = _changed(_without_comments(text), text, current, merged)
+    except Exception:  # noqa: BLE001
+        out = ""
+    if not _is_meant(path, out, merged):
+        raise AuthorError(
+            f"{path.name} is written in a form of YAML that cannot be changed in place; write its rules as a plain "
+            "list of mappings, or move it away and resolve again"
+        )
+    return out
+
+
+def _changed(text: str, old: str, current: Current, merged: Merged) -> str:
+    """The text with the parts changed; ``old`` is the one whose comments it must have."""
     yaml = _yaml(text)
-    before = yaml.load(text) if text.strip() else None
-    document = _map() if before is None else yaml.load(text)
+    document = yaml.load(text) if text.strip() else _map()
+    document.fa.set_block_style()  # a file of JSON, too: new parts are read by people
     _list(document, "handlers", merged.handlers, [dict(one) for one in current.handlers])
     _overrides(document, merged.overrides, dict(current.overrides))
-    if merged.probes or "probes" in document:
+    if merged.probes:
         _list(document, "probes", merged.probes, [dict(one) for one in current.probes])
+    elif current.probes:
+        del document["probes"]
     out = _dumped(yaml, document)
-    if before is not None:
-        out = _with_comments(yaml, text, out)
-    else:
-        out = re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
-    _check(path, out, merged)
-    return out
+    if not text.strip():
+        return re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
+    return _with_comments(yaml, old, out)
 
 
 def _yaml(text: str) -> YAML:
@@ -84,7 +103,7 @@ def _list(document: Any, key: str, slots: Sequence[Slot], old: Sequence[dict[str
     found = document[key]
     if not isinstance(found, list):
         document[key] = found = _seq([])
-    if not found and slots:
+    if slots:
         found.fa.set_block_style()
     stays = {slot.old for slot in slots}
     for index in reversed(range(len(found))):
@@ -99,19 +118,23 @@ def _list(document: Any, key: str, slots: Sequence[Slot], old: Sequence[dict[str
 
 def _update(node: Any, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Change a mapping in place, as little as needed."""
+    flow = node.fa.flow_style() is True
     if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return
     for name in [name for name in node if name not in new]:
         del node[name]
     for place, (name, value) in enumerate(new.items()):
         if name not in node:
-            node.insert(place, name, _node(value, name))
+            node.insert(place, name, _node(value, name, flow=flow))
         elif json.dumps(old.get(name), sort_keys=True) != json.dumps(value, sort_keys=True):
-            node[name] = _node(value, name)
+            node[name] = _node(value, name, flow=flow)
 
 
 def _overrides(document: Any, new: dict[str, Any], old: dict[str, Any]) -> None:
     if new == old:
+        return
+    if not new:
+        del document["case_overrides"]
         return
     found = document.get("case_overrides")
     if not isinstance(found, dict):
@@ -142,8 +165,8 @@ def _seq(items: Sequence[Any], *, flow: bool = False) -> Any:
     return found
 
 
-def _node(value: Any, key: str) -> Any:
-    """A value as it is written: short lists and the small mappings of checks on one line."""
+def _node(value: Any, key: str, *, flow: bool = False) -> Any:
+    """A value as it is written: short lists and the small mappings of checks on one line, as all within ``flow``."""
     if isinstance(value, dict):
         found = _map()
         for name, item in value.items():
@@ -155,7 +178,7 @@ def _node(value: Any, key: str) -> Any:
     if isinstance(value, list):
         return _seq([_node(item, "") for item in value], flow=not value or (key != "handlers" and _short(value)))
     if isinstance(value, str):
-        return _prose(value) if key in ("match", "reason") else _scalar(value)
+        return _prose(value) if key in ("match", "reason") and not flow else _scalar(value)
     return _plain(json.dumps(value))
 
 
@@ -216,8 +239,9 @@ def _with_comments(yaml: YAML, old: str, new: str) -> str:
     for line, text in sorted(lost, reverse=True):
         # the part that it was in, or that begins right below it
         path = next((path for path, at in sorted(was.items(), key=lambda one: -one[1]) if at <= line), None)
-        target = starts.get(path) if path is not None else None
-        target = max(starts.values(), default=0) if target is None else target
+        target = 0 if path is None else starts.get(path)
+        if target is None:  # that part is gone: above the last of its list, or of all
+            target = max((at for (key, _), at in starts.items() if key == path[0]), default=0)  # type: ignore[index]
         indent = re.match(r" *", lines[target])[0] if target < len(lines) else ""  # type: ignore[index]
         lines.insert(target, f"{indent}{text}\n")
     return "".join(lines)
@@ -260,29 +284,32 @@ def _comments(node: Any) -> Iterator[tuple[int, str]]:
                     for at, line in enumerate(token.value.splitlines()):
                         if line.strip():
                             yield token.start_mark.line + at, line.strip()
-        comment = getattr(part, "comment", None)  # of a block scalar
-        if comment is not None:
-            for token in tokens(comment):
-                yield token.start_mark.line, token.value.strip()
-        if isinstance(part, dict):
-            for key, item in part.items():
-                yield from walk(key)
-                yield from walk(item)
-        elif isinstance(part, list):
-            for item in part:
-                yield from walk(item)
+        items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        for key, item in items:
+            comment = getattr(item, "comment", None)  # behind the sign of a block scalar
+            if isinstance(comment, str) and comment.strip():
+                yield part.lc.data[key][-2], comment.strip()
+            yield from walk(key)
+            yield from walk(item)
 
     yield from walk(node)
 
 
-def _check(path: Path, text: str, merged: Merged) -> None:
-    """The strict reader reads from the new text what was meant."""
-    document = parse_yaml(text, path, Problems(), text_under=HANDLER_TEXTS)
-    data = document.data if document is not None and isinstance(document.data, dict) else {}
+def _without_comments(text: str) -> str:
+    """The text without its comments; each takes its line with it when it stands alone."""
+    lines = text.split("\n")
+    for line, comment in _comments(_yaml(text).load(text)):
+        lines[line] = lines[line][: lines[line].rindex(comment)].rstrip()
+    return "\n".join(lines)
+
+
+def _is_meant(path: Path, text: str, merged: Merged) -> bool:
+    """Whether the strict reader reads from the new text what was meant."""
+    problems = Problems()
+    document = parse_yaml(text, path, problems, text_under=HANDLER_TEXTS)
+    if document is None or problems.errors or not isinstance(document.data, dict):
+        return False
     meant = [[slot.data for slot in merged.handlers], [slot.data for slot in merged.probes], merged.overrides]
-    got = [data.get("handlers") or [], data.get("probes") or [], data.get("case_overrides") or {}]
-    if json.dumps(meant, sort_keys=True) != json.dumps(got, sort_keys=True):
-        raise AuthorError(
-            f"{path.name} is written in a form of YAML that cannot be changed in place; write its rules as a plain "
-            "list of mappings, or move it away and resolve again"
-        )
+    got = [document.data.get("handlers") or [], document.data.get("probes") or [],
+           document.data.get("case_overrides") or {}]  # fmt: skip
+    return json.dumps(meant, sort_keys=True) == json.dumps(got, sort_keys=True)

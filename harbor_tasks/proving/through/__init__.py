@@ -110,7 +110,12 @@ def through(
     elif denied is not None and standard:
         stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")
         again = [
-            replace(denied, id=spot.id, probe=replace(denied.probe, name=f"{denied.probe.name}: {spot.where}"))
+            replace(
+                denied,
+                id=spot.id,
+                expected="deny",
+                probe=replace(denied.probe, name=f"{denied.probe.name}: {spot.where}"),
+            )
             for spot in subject.spots
         ]
         session = Session(subject, stage, again, subject.modes[0], denied.probe.env, elsewhere=True)

@@ -35,9 +35,15 @@ _QUESTIONS = ("AskUserQuestion", "request_user_input")
 _SUBAGENTS = ("Agent", "Task", "spawn_agent")
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 _ADDED = re.compile(r"\*\*\* Begin Patch\n\*\*\* Add File: (.+)\n((?:\+.*\n)*\+.*)\n\*\*\* End Patch\n?")
-_NOT_OFFERED = ("unsupported call: ", "unsupported custom tool call: ")
+_NOT_OFFERED = ("unsupported call: ", "unsupported custom tool call: ", "request_user_input is unavailable in ")
+_REJECTED = 'exec_command failed: CreateProcess { message: "Rejected('
 _HEADS = ("Chunk ID: ", "Wall time: ")
-_BAD_INPUT = ("failed to parse function arguments: ", "request_user_input requires ", "apply_patch verification failed")
+_BAD_INPUT = (
+    "failed to parse function arguments: ",
+    "request_user_input requires ",
+    "apply_patch verification failed",
+    "Empty message can't be sent",
+)
 _TAMPER = """home=${CODEX_HOME:-/home/agent/.codex}
 off='{"hooks": {}}'
 none='[features]
@@ -138,8 +144,10 @@ class Codex:
     def own(self, forced: Forced) -> Forced | str:
         """The call that Codex makes in place of Claude Code's, or why there is none."""
         tool, given = forced.probe.tool, forced.probe.input
-        if tool == "Bash" or tool in (*_OWN, *_QUESTIONS) or tool.startswith("mcp__"):
+        if tool == "Bash" or tool in _OWN or tool.startswith("mcp__"):
             return forced
+        if tool in _QUESTIONS:
+            return replace(forced, probe=replace(forced.probe, tool="request_user_input", input=_complete(given)))
         if tool in _SUBAGENTS:
             told = {"message": str(given.get("message", given.get("prompt", "")))}
             return replace(forced, probe=replace(forced.probe, tool="spawn_agent", input=told))
@@ -149,10 +157,8 @@ class Codex:
         return replace(forced, probe=replace(forced.probe, tool="apply_patch", input={"command": patch}))
 
     def call(self, forced: Forced) -> Call:
-        """The call, complete: an author's probe need not spell a question out."""
+        """The call as the endpoint proposes it."""
         tool, given = forced.probe.tool, forced.probe.input
-        if tool in _QUESTIONS:
-            return Call(forced.id, "request_user_input", _complete(given))
         if tool == "spawn_agent":
             return Call(forced.id, "Agent", {"prompt": given["message"]})
         return Call(forced.id, tool, given)
@@ -228,7 +234,9 @@ class Codex:
         """By the program's own words."""
         if read.startswith(_NOT_OFFERED):
             return "not offered"
-        return "bad input" if read.startswith(_BAD_INPUT) else ""
+        if read.startswith(_BAD_INPUT):
+            return "bad input"
+        return "program" if _REJECTED in read else ""
 
     def entered(self, tool: str, done: Sequence[Any], read: str, failed: bool, reason: str | None) -> bool | None:
         """By the instruments, or by how the program reports the call."""
@@ -266,7 +274,7 @@ def _patch(tool: str, given: Mapping[str, Any]) -> str | None:
 
 
 def _complete(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Questions with all that the program demands of one."""
+    """Questions with all that the program demands of one, and no more: an author's probe need not spell one out."""
     questions = given.get("questions")
     if not isinstance(questions, list):
         return dict(given)

@@ -11,7 +11,7 @@ from harbor_tasks.proving.calls import SAME, Forced, Outcome
 
 Verdict = Literal["ok", "found", "missed"]
 """``found``: it was not held, and what happened is found afterwards, which voids a trial."""
-Refusal = Literal["", "not offered", "bad input", "mode"]
+Refusal = Literal["", "not offered", "bad input", "mode", "program"]
 """Why the program itself would not have a call, whatever its hook says; empty when it would."""
 
 
@@ -63,7 +63,7 @@ def misses(forced: Forced, seen: Passage, failed: bool, alone: Outcome) -> Itera
         yield f"the model read {seen.read[:100]!r} and not the reason"
     if expected in ("allow", "answer", "rewrite") and seen.entered is not True:
         yield f"the tool did not run: {seen.read[:200]}"
-    if expected == "none" and seen.entered is False and seen.refusal != "mode":
+    if expected == "none" and seen.entered is False and seen.refusal not in ("mode", "program"):
         yield f"the tool did not run: {seen.read[:200]}"
     updated = alone["updated_input"] or {}
     if expected == "rewrite" and seen.tool.startswith("mcp__") and (seen.given or {}).get("input") != updated:
@@ -76,5 +76,7 @@ def notes(seen: Passage) -> Iterator[str]:
         yield "the program does not offer the tool"
     elif seen.refusal == "bad input":
         yield "the program refuses the input before any hook"
+    elif seen.refusal == "program":
+        yield "the program itself refuses it"
     elif seen.decision == "none" and seen.entered is False:
         yield "the permission mode refuses it" if seen.refusal == "mode" else "a permission rule denies it"

@@ -145,7 +145,7 @@ class Watch:
     """What was done and read, by the id of the call."""
 
     bench: Bench
-    turns: list[tuple[float, str]] = field(default_factory=list)
+    turns: list[tuple[float, Call]] = field(default_factory=list)
     """When a turn was answered, and the last call in it."""
     seen: tuple[int, int] = (0, 0)
     done: dict[str, list[Any]] = field(default_factory=dict)
@@ -159,16 +159,20 @@ class Watch:
         if self.bench.marks is not None:
             self.settle(self.bench.marks)
         if turn.calls:
-            self.turns.append((time.time(), turn.calls[-1].id))
+            self.turns.append((time.time(), turn.calls[-1]))
 
     def settle(self, place: Path) -> None:
-        """What is new among the marks was done by the call at hand, or by the one at whose time it was noted."""
+        """What is new among the marks was done by the call at hand, or by the one at whose time it was noted.
+
+        A subagent's call is at hand together with one of the agent's own: the mark shows which of them it is of.
+        """
         commands, calls = self.bench.noted(place)
         for mark in (*commands[self.seen[0] :], *calls[self.seen[1] :]):
             noted = mark.pop("time", None)
             before = [call for at, call in self.turns if noted is None or at <= noted]
-            if before:
-                self.done.setdefault(before[-1], []).append(mark)
+            fitting = [call for call in before if _fits(call, mark)] or before
+            if fitting:
+                self.done.setdefault(fitting[-1].id, []).append(mark)
         self.seen = (len(commands), len(calls))
 
 
@@ -286,6 +290,13 @@ class Session:
         if passage.effect is None and self.subject.leaves_marks(call.tool):
             passage = replace(passage, effect=False)
         return passage, failed
+
+
+def _fits(call: Call, mark: Mapping[str, Any]) -> bool:
+    """Whether an instrument's note may be of this call."""
+    if "command" in mark:
+        return call.tool == "Bash" and str(call.input.get("command")) in mark["command"]
+    return call.tool.startswith("mcp__") and call.tool.endswith(f"__{mark.get('tool')}")
 
 
 def _holds(path: Path, text: str) -> bool:

@@ -1,0 +1,92 @@
+"""Bundles that `run` uses, unpacked once: a folder for each, named after its digest."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harbor_tasks.bundles import inspect, unpack, verify
+from harbor_tasks.bundles import reference as references
+from harbor_tasks.bundles.format import SUFFIX
+from harbor_tasks.errors import AuthorError, MachineError, display_path
+
+Say = Callable[[str], None]
+_ZSTD = bytes.fromhex("28b52ffd")
+
+
+def cache_folder() -> Path:
+    """Where unpacked bundles lie."""
+    base = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
+    return Path(base).expanduser().absolute() / "bundles"
+
+
+def is_bundle(source: Path) -> bool:
+    """Whether a path is a bundle's file: by its name, or its first bytes."""
+    if not source.is_file():
+        return False
+    if source.suffix == SUFFIX:
+        return True
+    with source.open("rb") as stream:
+        return stream.read(len(_ZSTD)) == _ZSTD
+
+
+def tasks_of_file(file: Path, *, keep: Path | None = None) -> Path:
+    """The built tasks of a bundle's file; ``keep`` is another place for them than the cache."""
+    info = inspect(file)
+    with _place(info.digest, keep) as folder:
+        if not _is_there(folder):
+            unpack(file, folder, expect=info.digest)
+        return folder
+
+
+def tasks_of_reference(
+    ref: str, *, images: bool, host: str | None = None, plain_http: bool = False, ca: Path | None = None,
+    keep: Path | None = None, say: Say | None = None,
+) -> Path:  # fmt: skip
+    """The built tasks of a bundle in a registry; with ``images`` its images are on the engine afterwards.
+
+    A tag is looked up each time. A digest whose bundle is here needs no registry, as long as no image is missing.
+    """
+    from harbor_tasks.bundles import oci
+
+    digest = references.parse(ref).digest
+    if digest is None:
+        place, artifact = oci.look(ref, plain_http=plain_http, ca=ca)
+        digest, ref = artifact.digest, str(place)
+    with _place(digest, keep) as folder:
+        if not _is_there(folder):
+            oci.pull(ref, folder, images=images, host=host, plain_http=plain_http, ca=ca, say=say)
+        elif images:
+            oci.pull_images(ref, folder, host=host, plain_http=plain_http, ca=ca, say=say)
+        return folder
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether the bundle is unpacked there, every file of it as it was; AuthorError naming the one that is not."""
+    if not folder.exists():
+        return False
+    try:
+        verify(folder)
+    except AuthorError as error:
+        raise AuthorError(f"{error} (it is a cache: remove {display_path(folder)}, and it is pulled again)") from None
+    return True
+
+
+@contextmanager
+def _place(digest: str, keep: Path | None) -> Iterator[Path]:
+    """The folder of a digest, this process's alone while it is filled."""
+    folder = (keep.absolute() if keep is not None else cache_folder()) / digest.replace(":", "-")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        how = "HARBOR_PACK_CACHE names another place" if keep is None else "--keep names another place"
+        raise MachineError(f"{folder.parent}: cannot be written ({error.strerror}); {how}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(lock)

@@ -1,0 +1,147 @@
+"""How requests to a registry are made: what is trusted, how long an answer may take, how large it may be.
+
+The library (oras) leaves these to `requests`, whose defaults are not ours: no time limit, credentials from .netrc,
+redirects from https to http, answers of any size in memory, no certificates from the places that OpenSSL and the
+environment name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+from harbor_tasks.errors import AuthorError, MachineError, display_path
+
+TIMEOUT = (15, 120)
+"""Seconds for a connection, and without a byte: a registry that stores a large blob answers late."""
+PIECE = 1 << 18
+_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+"""OpenSSL reads the last itself, but is silent about one that it cannot read."""
+
+
+class Session(requests.Session):
+    """Follows no redirect by itself, takes no credentials from anywhere, keeps no cookies."""
+
+    def __init__(self, ca: Path | None, *, loopback: bool) -> None:
+        super().__init__()
+        self._ca, self._has_trust = ca, False
+        self.trust_env = not loopback  # a proxy does not reach this machine's own registry
+        self.auth = _nothing  # else .netrc would be asked, and beat what Docker's configuration says
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self.headers["Accept-Encoding"] = "identity"  # the digest is of the bytes as they are
+        self.headers["User-Agent"] = "harbor-pack"
+
+    def get_adapter(self, url: str) -> Any:
+        """What makes the connection. The authorities are read before the first that needs them: there are many."""
+        if url.startswith("https") and not self._has_trust:
+            self.mount("https://", _Trusting(trust(self._ca)))
+            self._has_trust = True
+        return super().get_adapter(url)
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: to follow it, the body would be read first, whatever its size."""
+
+    def ask(self, method: str, url: str, **parts: Any) -> requests.Response:
+        """One request; the body is not read, no redirect is followed."""
+        return self.request(method, url, stream=True, allow_redirects=False, timeout=TIMEOUT, **parts)
+
+
+def _nothing(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+class _Trusting(HTTPAdapter):
+    """Certificates are checked against a context of our own."""
+
+    def __init__(self, trusted: ssl.SSLContext) -> None:
+        self._trusted = trusted
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs, ssl_context=self._trusted)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        return super().proxy_manager_for(*args, **kwargs, ssl_context=self._trusted)
+
+
+def trust(ca: Path | None) -> ssl.SSLContext:
+    """The system's authorities, those of the environment, and the user's own (``--ca``)."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
+    if ca is not None:
+        _load(context, ca, AuthorError, "--ca")
+    for variable in _CA_VARIABLES:
+        named = os.environ.get(variable)
+        if named:
+            _load(context, Path(named), MachineError, variable)
+    return context
+
+
+def _load(context: ssl.SSLContext, path: Path, error: type[AuthorError | MachineError], named_by: str) -> None:
+    try:
+        if path.is_dir():
+            context.load_verify_locations(capath=path)
+        else:
+            context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise error(f"{named_by}: {display_path(path)} holds no certificate in PEM form") from None
+    except OSError as fault:
+        raise error(f"{named_by}: {display_path(path)} cannot be read ({fault.strerror})") from None
+
+
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of a URL; nothing of a text that is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+    return parts.scheme, (parts.hostname or "").lower(), port
+
+
+def digest_of(data: bytes) -> str:
+    """Its digest, ``sha256:<hex>``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def pieces(response: requests.Response) -> Iterator[bytes]:
+    """An answer's body as it comes: whoever waits for full pieces is held by one that drips."""
+    while piece := response.raw.read1(PIECE, decode_content=False):
+        yield piece
+
+
+def read_all(response: requests.Response, limit: int, *, whole: bool = True) -> bytes:
+    """An answer's body; MachineError when it is longer than ``limit`` (without ``whole``: its beginning) or drips."""
+    until, body = time.monotonic() + TIMEOUT[1], bytearray()
+    for piece in pieces(response):
+        body += piece
+        if len(body) > limit:
+            if not whole:
+                break
+            raise MachineError(f"the answer is longer than the {limit} bytes that it may have; refused")
+        if time.monotonic() > until:
+            raise MachineError("the answer comes too slowly")
+    return bytes(body[:limit])
+
+
+def json_object(body: bytes, where: str) -> dict[str, Any]:
+    """What an answer holds; MachineError when it is no JSON object."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise MachineError(f"{where} is no JSON; refused") from None
+    if not isinstance(found, dict):
+        raise MachineError(f"{where} is no JSON object; refused")
+    return found
