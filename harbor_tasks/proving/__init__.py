@@ -69,7 +69,7 @@ def prove(
         else:
             from harbor_tasks.proving.sandbox import in_sandbox
 
-            found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say)
+            found, sealed[place] = in_sandbox(source, manifest, caller, forced, place, options, say, agent)
         rows += [row_of(one, place, found.get(one.id)) for one in forced]
         outcomes[place] = found
     servers = [server.name for server in manifest.mcp_servers]

@@ -34,9 +34,14 @@ _SECONDS = (120.0, 5.0)
 
 def in_sandbox(
     source: Path, manifest: BuildManifest, caller: Mapping[str, str], forced: Sequence[Forced], environment: str,
-    options: RunOptions, say: Callable[[str], None] | None,
+    options: RunOptions, say: Callable[[str], None] | None, program: str | None = None,
 ) -> tuple[dict[str, Outcome], bool]:  # fmt: skip
-    """The outcomes in this environment by the id of the call, and whether the sandbox was sealed."""
+    """The outcomes in this environment by the id of the call, and whether the sandbox was sealed.
+
+    ``program``: the agent program through which they go afterwards, so that one image serves both.
+    """
+    agent = ProbeAgent()
+    agent.program = program
     with scratch_folder() as folder:
         built = probe_build(source, manifest, caller, forced, folder / "built")
         wanted = replace(
@@ -49,7 +54,7 @@ def in_sandbox(
                 say(str(event))
 
         try:
-            job = run_job(built, wanted, on_event=heard)
+            job = run_job(built, wanted, on_event=heard, agent=agent)
         except InterruptedRun:
             raise InterruptedRun("interrupted: the probes were not all asked") from None
         [trial] = read_trials(job)
