@@ -57,6 +57,8 @@ def imported(root: Path, name: str) -> Iterator[Import]:
 
 def _text(path: Path) -> str:
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return ""
         with path.open("rb") as file:
             return file.read(_BYTES).decode("utf-8-sig", "replace")
     except OSError:
