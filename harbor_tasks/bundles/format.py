@@ -80,14 +80,14 @@ class BundleInfo:
 class Limits:
     """What a bundle may hold at most; what goes beyond is refused before it is written."""
 
-    files: int = 5_000_000
+    files: int = 2_000_000
     """Files and empty folders."""
     total: int = 256 << 30
     """Bytes of all files as they are laid out, copies counted."""
-    head: int = 16 << 20
-    """Bytes of bundle.json."""
-    index: int = 2 << 30
-    """Bytes of files.jsonl, dataset.toml, registry.json, each."""
+    head: int = 64 << 20
+    """Bytes of what is held in memory: bundle.json, build.json, dataset.toml, registry.json, each."""
+    index: int = 1 << 30
+    """Bytes of files.jsonl."""
 
 
 @dataclass(frozen=True, slots=True)

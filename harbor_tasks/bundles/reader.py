@@ -95,13 +95,16 @@ def read_bundle(file: Path, sink: Sink, *, expect: str | None, limits: Limits) -
         if hashlib.sha256(head_bytes).digest() != stream.head_digest:
             raise stream.broken("is not what its digest in the trailer says")
         head = _head(head_bytes, stream)
-        members = {HEAD: head_bytes, DATASET: b"".join(_member(stream, DATASET, head, limits))}
-        for chunk in _member(stream, INDEX, head, limits):
+        members = {HEAD: head_bytes, DATASET: b"".join(_member(stream, DATASET, head, limits.head))}
+        for chunk in _member(stream, INDEX, head, limits.index):
             index_file.write(chunk)
-        members[REGISTRY] = b"".join(_member(stream, REGISTRY, head, limits))
+        members[REGISTRY] = b"".join(_member(stream, REGISTRY, head, limits.head))
         index = Index(index_file)
         index.check(limits, lambda path, says: stream.broken(says, path))
         _check_counts(head, index, stream)
+        build_size = next((entry.size for entry in index if entry.path == _BUILD_JSON), 0)  # among the first
+        if build_size > limits.head:
+            raise stream.broken(f"is larger than the limit of {limits.head} bytes", _BUILD_JSON)
         sink.begin(members, index, index_file)
         build = _contents(stream, index, sink)
         digest = stream.end()
@@ -147,10 +150,10 @@ def _shape(head: dict[str, Any]) -> None:
         raise TypeError("eval.name")
 
 
-def _member(stream: Stream, name: str, head: dict[str, Any], limits: Limits) -> Iterator[bytes]:
+def _member(stream: Stream, name: str, head: dict[str, Any], limit: int) -> Iterator[bytes]:
     """The content of a member that the head has the digest of."""
     part = head["members"][name]
-    size = stream.begin(name, part["size"], limits.index)
+    size = stream.begin(name, part["size"], limit)
     found = hashlib.sha256()
     for chunk in stream.chunks(size):
         found.update(chunk)

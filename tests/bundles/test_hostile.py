@@ -287,8 +287,10 @@ def test_limits_are_held_before_anything_is_written(forge: Forge, packed: Bundle
     file = forge.write(tmp_path / "x.hpb")
     assert "more than 5 files are listed" in refused(file, limits=Limits(files=5))
     assert "larger than 1000 bytes, which is the limit" in refused(file, limits=Limits(total=1000))
-    assert "is larger than the limit of 100 bytes" in refused(file, limits=Limits(head=100))
+    assert "bundle.json: is larger than the limit of 100 bytes" in refused(file, limits=Limits(head=100))
     assert "is larger than the limit of 100 bytes" in refused(file, limits=Limits(index=100))
+    head = len(forge.get("bundle.json"))
+    assert "build.json: is larger than the limit" in refused(file, limits=Limits(head=head))
     total = packed.manifest["counts"]["bytes"]
     assert inspect(file, limits=Limits(total=total, files=packed.files + 1)).digest == packed.digest
 
