@@ -30,7 +30,7 @@ SAMPLES = {
     "json-web-token": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0." + A[:43],
     "known-token": "sk-" + "ant-api03-" + A[:20],
     "mailchimp-access-key": "0123456789abcdef" * 2 + "-us12",
-    "npm-tokens": "//registry.npmjs.org/:_auth" + "Token=npm_" + A[:36],
+    "npm-tokens": "//registry.npm" + "js.org/:_auth" + "Token=npm_" + A[:36],
     "openai-token": "sk-" + "A1b2C3d4E5f6G7h8I9j0" + "T3Blbk" + "FJ" + "A1b2C3d4E5f6G7h8I9j0",
     "private-key": "-----BEGIN RSA " + "PRIVATE KEY-----",
     "pypi-token": "pypi-" + "AgEIcHlwaS5vcmc" + A[:70],
