@@ -87,7 +87,9 @@ class Limits:
     head: int = 16 << 20
     """Bytes of bundle.json."""
     index: int = 2 << 30
-    """Bytes of files.jsonl, dataset.toml, registry.json, each."""
+    """Bytes of files.jsonl, which is kept on disk."""
+    held: int = 128 << 20
+    """Bytes of dataset.toml, registry.json, build.json, each: they are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)

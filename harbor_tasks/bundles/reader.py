@@ -95,15 +95,15 @@ def read_bundle(file: Path, sink: Sink, *, expect: str | None, limits: Limits) -
         if hashlib.sha256(head_bytes).digest() != stream.head_digest:
             raise stream.broken("is not what its digest in the trailer says")
         head = _head(head_bytes, stream)
-        members = {HEAD: head_bytes, DATASET: b"".join(_member(stream, DATASET, head, limits))}
-        for chunk in _member(stream, INDEX, head, limits):
+        members = {HEAD: head_bytes, DATASET: b"".join(_member(stream, DATASET, head, limits.held))}
+        for chunk in _member(stream, INDEX, head, limits.index):
             index_file.write(chunk)
-        members[REGISTRY] = b"".join(_member(stream, REGISTRY, head, limits))
+        members[REGISTRY] = b"".join(_member(stream, REGISTRY, head, limits.held))
         index = Index(index_file)
         index.check(limits, lambda path, says: stream.broken(says, path))
         _check_counts(head, index, stream)
         sink.begin(members, index, index_file)
-        build = _contents(stream, index, sink)
+        build = _contents(stream, index, sink, limits)
         digest = stream.end()
         manifest = _check_build(build, head, index, members, stream)
         return BundleInfo(
@@ -117,6 +117,8 @@ def _head(content: bytes, stream: Stream) -> dict[str, Any]:
     try:
         head = json.loads(content)
         schema = head["schema"]
+        if type(schema) is not int:
+            raise ValueError("schema")  # noqa: TRY301
         if schema == SCHEMA:
             _shape(head)
             if canonical(head) != content:
@@ -147,10 +149,10 @@ def _shape(head: dict[str, Any]) -> None:
         raise TypeError("eval.name")
 
 
-def _member(stream: Stream, name: str, head: dict[str, Any], limits: Limits) -> Iterator[bytes]:
+def _member(stream: Stream, name: str, head: dict[str, Any], limit: int) -> Iterator[bytes]:
     """The content of a member that the head has the digest of."""
     part = head["members"][name]
-    size = stream.begin(name, part["size"], limits.index)
+    size = stream.begin(name, part["size"], limit)
     found = hashlib.sha256()
     for chunk in stream.chunks(size):
         found.update(chunk)
@@ -169,7 +171,7 @@ def _check_counts(head: dict[str, Any], index: Index, stream: Stream) -> None:
             raise stream.broken(f"says {head['counts'][key]} {key}, and files.jsonl lists {count}", HEAD)
 
 
-def _contents(stream: Stream, index: Index, sink: Sink) -> bytes:
+def _contents(stream: Stream, index: Index, sink: Sink, limits: Limits) -> bytes:
     """Hand out all files; the content of build.json."""
     build, done = b"", 0
     for entry in index:
@@ -180,6 +182,8 @@ def _contents(stream: Stream, index: Index, sink: Sink) -> bytes:
         else:
             done += 1
             stream.begin(content_name(entry.blob, entry.sha256), entry.size)
+            if entry.path == _BUILD_JSON and entry.size > limits.held:
+                raise stream.broken(f"is larger than the limit of {limits.held} bytes", _BUILD_JSON)
             if entry.size <= SMALL or entry.path == _BUILD_JSON:
                 content = stream.content(entry.size)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
