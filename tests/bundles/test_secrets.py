@@ -58,6 +58,18 @@ def test_each_rule_finds_its_kind_on_its_line(tmp_path: Path, rule: str) -> None
     assert scan(tmp_path / "f", "notes.md", SAMPLES[rule]) == [Hit(1, rule)]
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        "sk-" + "svcacct-" + "A1_b2-" * 8, "sk-" + "proj-" + "A1_b2-" * 8, "sk-" + "or-v1-" + N[:64],
+        "hf" + "_" + A[:34], "gsk" + "_" + A[:52], "xai" + "-" + A[:80], "dop" + "_v1_" + N[:64],
+        "shpat" + "_" + N[:32],
+    ],
+)  # fmt: skip
+def test_tokens_of_other_vendors_are_known(tmp_path: Path, token: str) -> None:
+    assert scan(tmp_path / "f", "notes.md", f"the key is {token}, keep it\n") == [Hit(1, "known-token")]
+
+
 def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
     scanner = Scanner([])
     own = {"environment-value", "known-token", "secret-file", "secret-keyword"}
