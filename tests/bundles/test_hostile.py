@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harbor_tasks.bundles import BundleInfo, Limits, inspect, unpack
+from harbor_tasks.bundles import BundleInfo, Limits, inspect, unpack, verify
 from harbor_tasks.bundles.format import TRAILER_SIZE, canonical, header
 from harbor_tasks.errors import AuthorError, MachineError
 
@@ -450,3 +451,13 @@ def test_a_disk_that_is_full_leaves_nothing(packed: BundleInfo, tmp_path: Path) 
     assert "cannot be written" in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 500_000
+
+
+def test_temporary_files_without_room_are_said_by_their_place(
+    packed: BundleInfo, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_keys: open("/dev/full", "r+b", buffering=0))  # noqa: PTH123, SIM115
+    for work in (lambda: inspect(packed.file), lambda: unpack(packed.file, tmp_path / "into"), lambda: verify(built)):
+        with pytest.raises(MachineError, match=f"{tempfile.gettempdir()}: cannot be written .No space left"):
+            work()
+    assert list(tmp_path.iterdir()) == []
