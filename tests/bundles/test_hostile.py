@@ -457,7 +457,10 @@ def test_temporary_files_without_room_are_said_by_their_place(
     packed: BundleInfo, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_keys: open("/dev/full", "r+b", buffering=0))  # noqa: PTH123, SIM115
-    for work in (lambda: inspect(packed.file), lambda: unpack(packed.file, tmp_path / "into"), lambda: verify(built)):
+    works: list[Callable[[], BundleInfo]] = [
+        lambda: inspect(packed.file), lambda: unpack(packed.file, tmp_path / "into"), lambda: verify(built),
+    ]  # fmt: skip
+    for work in works:
         with pytest.raises(MachineError, match=f"{tempfile.gettempdir()}: cannot be written .No space left"):
             work()
     assert list(tmp_path.iterdir()) == []
