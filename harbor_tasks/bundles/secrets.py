@@ -103,7 +103,10 @@ class Scanner:
             hits.update(Hit(lines + line, "environment-value") for line in self._lines_with_values(data))
             if encoding is not None:
                 text = data.decode(encoding, "replace")
-                found = self._in_text(text, data if encoding == "utf-8" else text.encode("utf-8", "replace"), name)
+                plain = data if encoding == "utf-8" else text.encode("utf-8", "replace")
+                if plain is not data:
+                    hits.update(Hit(lines + line, "environment-value") for line in self._lines_with_values(plain))
+                found = self._in_text(text, plain, name)
                 hits.update(Hit(lines + hit.line, hit.rule) for hit in found)
             elif size <= BINARY_MAX:
                 text = data.decode("latin-1")

@@ -151,6 +151,7 @@ def test_other_encodings_and_binaries_are_looked_into(tmp_path: Path) -> None:
     found = [Hit(2, "aws-access-key"), Hit(2, "known-token")]
     assert scan(tmp_path / "f", "x.txt", text.encode("utf-16")) == found
     assert scan(tmp_path / "f", "x.txt", text.encode("latin-1")) == found
+    assert scan(tmp_path / "f", "x.txt", f"ä\n{VALUE}\n".encode("utf-16"), VALUE) == [Hit(2, "environment-value")]
     assert scan(tmp_path / "f", "x.pyc", b"\0\1\2" + text.encode()) == [Hit(0, "aws-access-key")]
 
 
