@@ -164,6 +164,13 @@ def test_a_broken_file_names_what_is_broken(command: Command, packed: Packed, tm
     assert "x.hpb" in document["problems"][0]["message"]
 
 
+def test_a_url_is_no_path(command: Command) -> None:
+    code, document, said = command("run", "https://me:not-shown@reg.example/x:1", "--env", "docker")
+    assert code == 2
+    assert "a reference has no https:// in front" in document["problems"][0]["message"]
+    assert "not-shown" not in said + json.dumps(document)
+
+
 def test_a_file_that_cannot_be_read_is_the_authors(
     command: Command, packed: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
