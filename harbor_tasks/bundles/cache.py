@@ -24,13 +24,16 @@ def cache_folder() -> Path:
 
 
 def is_bundle(source: Path) -> bool:
-    """Whether a path is a bundle's file: by its name, or its first bytes."""
-    if not source.is_file():
-        return False
-    if source.suffix == SUFFIX:
-        return True
-    with source.open("rb") as stream:
-        return stream.read(len(_ZSTD)) == _ZSTD
+    """Whether a path is a bundle's file: by its name, or its first bytes; AuthorError when it cannot be read."""
+    try:
+        if not source.is_file():
+            return False
+        if source.suffix == SUFFIX:
+            return True
+        with source.open("rb") as stream:
+            return stream.read(len(_ZSTD)) == _ZSTD
+    except OSError as error:
+        raise AuthorError(f"{display_path(source)}: cannot be read ({error.strerror})") from None
 
 
 def tasks_of_file(file: Path, *, keep: Path | None = None) -> Path:

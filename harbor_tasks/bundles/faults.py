@@ -99,6 +99,11 @@ def on_the_way(host: str) -> Iterator[None]:
         raise PassingError(f"{host} cannot be reached, or hung up: {_cause(error)}") from None
     except requests.exceptions.ChunkedEncodingError:
         raise PassingError(f"{host} hung up in the middle of an answer") from None
+    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+        raise MachineError(
+            f"{host}: an address on the way cannot be used ({type(error).__name__}): the registry's, a proxy's, or one "
+            "that the registry names"
+        ) from None
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
         # the last: the name of a host, or an address to go on to, that cannot be one
         raise MachineError(f"{host}: the answer cannot be used ({type(error).__name__})") from None

@@ -95,8 +95,18 @@ def listed(tasks: Path, *, as_built: bool = True) -> Iterator[Listing]:
         index = stack.enter_context(tempfile.TemporaryFile(prefix="hp-"))
         contents = stack.enter_context(tempfile.TemporaryFile(prefix="hp-"))
         listing = Listing(tasks, manifest, index, contents)
-        _read(listing, _Checks(tasks, manifest) if as_built else None)
+        try:
+            _read(listing, _Checks(tasks, manifest) if as_built else None)
+            index.flush()
+            contents.flush()
+        except OSError as error:
+            raise no_temporary_room(error) from error
         yield listing
+
+
+def no_temporary_room(error: OSError) -> MachineError:
+    """The error when the list of files finds no room among the temporary files."""
+    return MachineError(f"{tempfile.gettempdir()}: cannot be written ({error.strerror}); TMPDIR names another place")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from harbor_tasks.bundles.format import (
 )
 from harbor_tasks.bundles.harbor_set import dataset_toml, registry_json
 from harbor_tasks.bundles.index import Index
-from harbor_tasks.bundles.listing import SMALL
+from harbor_tasks.bundles.listing import SMALL, no_temporary_room
 from harbor_tasks.bundles.stream import BrokenBundleError, Stream
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -96,8 +96,12 @@ def read_bundle(file: Path, sink: Sink, *, expect: str | None, limits: Limits) -
             raise stream.broken("is not what its digest in the trailer says")
         head = _head(head_bytes, stream)
         members = {HEAD: head_bytes, DATASET: b"".join(_member(stream, DATASET, head, limits.head))}
-        for chunk in _member(stream, INDEX, head, limits.index):
-            index_file.write(chunk)
+        try:
+            for chunk in _member(stream, INDEX, head, limits.index):
+                index_file.write(chunk)
+            index_file.flush()
+        except OSError as error:
+            raise no_temporary_room(error) from error
         members[REGISTRY] = b"".join(_member(stream, REGISTRY, head, limits.head))
         index = Index(index_file)
         index.check(limits, lambda path, says: stream.broken(says, path))
@@ -120,6 +124,8 @@ def _head(content: bytes, stream: Stream) -> dict[str, Any]:
     try:
         head = json.loads(content)
         schema = head["schema"]
+        if type(schema) is not int:
+            raise ValueError("schema")  # noqa: TRY301
         if schema == SCHEMA:
             _shape(head)
             if canonical(head) != content:

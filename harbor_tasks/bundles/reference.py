@@ -61,7 +61,7 @@ class Reference:
         try:
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
-            return host == "localhost"
+            return host.lower() == "localhost"
 
     def at(self, digest: str) -> Reference:
         """The same repository by a digest alone."""

@@ -52,6 +52,7 @@ _ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|.+\.(?:env|sh|bash|conf|cfg|rc|serv
 """Names of files where a value needs no quotes, beside those that the library knows."""
 _NO_VALUE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(?i:true|false|none|null|yes|no|required|optional)")
 """The name of a variable, and words that say whether there is a value."""
+_STANDS_FOR_ONE = re.compile(r".*(?:\.\.\.|…)|change[-_ ]?me|your[-_ ].+", re.IGNORECASE | re.DOTALL)
 _LONG_LINE = 2000
 _VERY_LONG = re.compile(r"[^\n]{8192,}")
 _WINDOW, _TOKEN = 4096, 2048
@@ -102,7 +103,10 @@ class Scanner:
             hits.update(Hit(lines + line, "environment-value") for line in self._lines_with_values(data))
             if encoding is not None:
                 text = data.decode(encoding, "replace")
-                found = self._in_text(text, data if encoding == "utf-8" else text.encode("utf-8", "replace"), name)
+                plain = data if encoding == "utf-8" else text.encode("utf-8", "replace")
+                if plain is not data:
+                    hits.update(Hit(lines + line, "environment-value") for line in self._lines_with_values(plain))
+                found = self._in_text(text, plain, name)
                 hits.update(Hit(lines + hit.line, hit.rule) for hit in found)
             elif size <= BINARY_MAX:
                 text = data.decode("latin-1")
@@ -288,10 +292,14 @@ def _covers(known: Iterable[str], value: str) -> bool:
 
 
 def _is_placeholder(value: str) -> bool:
-    """Whether a value stands for one: ``{x}``, ``<x>``, ``${X}``, ``$X``."""
+    """Whether a value stands for one: ``{x}``, ``<x>``, ``${X}``, ``$X``, ``sk-...``, ``your-key``, ``changeme``."""
     from detect_secrets.filters import heuristic
 
-    return heuristic.is_templated_secret(value) or heuristic.is_prefixed_with_dollar_sign(value)
+    return (
+        _STANDS_FOR_ONE.fullmatch(value) is not None
+        or heuristic.is_templated_secret(value)
+        or heuristic.is_prefixed_with_dollar_sign(value)
+    )
 
 
 def _encoding(data: bytes) -> str | None:

@@ -93,10 +93,12 @@ def tasks_of(
     if source.is_dir():
         return source
     from harbor_tasks.bundles import cache
-    from harbor_tasks.bundles.reference import is_reference
+    from harbor_tasks.bundles.reference import is_reference, parse
     from harbor_tasks.environments import strangers
 
     is_file = cache.is_bundle(source)
+    if "://" in given and not source.exists():
+        parse(given)  # a URL, not a path: says how the registry is named, and shows no password
     if not is_file and (source.exists() or not is_reference(given)):
         return source
     if options.environment == strangers.HERE and not options.trust:  # before anything is fetched

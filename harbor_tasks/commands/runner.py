@@ -77,7 +77,10 @@ def runner(
     from harbor_tasks.environments.plan import where_and_who
 
     if pythonpath:
-        print_lines([agents_folder()])
+        if as_json:
+            print_json({"pythonpath": str(agents_folder())})
+        else:
+            print_lines([agents_folder()])
         return
     named, harbor_options = sources_and_options(sources or [])
     if server is None:

@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harbor_tasks.bundles import BundleInfo, Limits, inspect, unpack
-from harbor_tasks.bundles.format import TRAILER_SIZE, header
+from harbor_tasks.bundles import BundleInfo, Limits, inspect, unpack, verify
+from harbor_tasks.bundles.format import TRAILER_SIZE, canonical, header
 from harbor_tasks.errors import AuthorError, MachineError
 
 from .kit import Forge
@@ -262,7 +263,9 @@ def test_a_bundle_without_build_json_is_refused(forge: Forge, tmp_path: Path) ->
     ("head", "says"),
     [
         ({"schema": 2}, "is a bundle of version 2, and this harbor-pack reads version 1"),
-        ({"schema": None}, "is a bundle of version None"),
+        ({"schema": None}, "is no head of a bundle (schema)"),
+        ({"schema": True}, "is no head of a bundle (schema)"),
+        ({"schema": "2\n\nerror: another"}, "is no head of a bundle (schema)"),
         ({"images": 5}, "is no head of a bundle"),
         ({"images": [{"name": "x"}]}, "is no head of a bundle"),
         ({"members": {}}, "is no head of a bundle"),
@@ -293,6 +296,23 @@ def test_limits_are_held_before_anything_is_written(forge: Forge, packed: Bundle
     assert "build.json: is larger than the limit" in refused(file, limits=Limits(head=head))
     total = packed.manifest["counts"]["bytes"]
     assert inspect(file, limits=Limits(total=total, files=packed.files + 1)).digest == packed.digest
+
+
+def test_what_is_held_in_memory_is_bounded(forge: Forge, tmp_path: Path) -> None:
+    build = next(line for line in forge.lines() if line["path"] == ".harbor-pack/build.json")
+    forge.change(forge.lines().index(build), size=256 << 20)
+    digest = build["sha256"]
+    for index, (name, content) in enumerate(forge.members):
+        if name.endswith(f"-{digest}"):
+            forge.members[index:] = [(name, content)]
+            forge.raw[name] = header(name, 256 << 20)
+    assert "build.json: is larger than the limit of 67108864 bytes" in refused(forge.write(tmp_path / "x.hpb"))
+    forge.fit()
+    head = json.loads(forge.get("bundle.json"))
+    head["members"]["registry.json"]["size"] = 256 << 20
+    forge.set("bundle.json", canonical(head))
+    forge.raw["registry.json"] = header("registry.json", 256 << 20)
+    assert "registry.json: is larger than the limit of 67108864 bytes" in refused(forge.write(tmp_path / "x.hpb"))
 
 
 def test_copies_count_for_the_limit(forge: Forge, tmp_path: Path) -> None:
@@ -432,3 +452,16 @@ def test_a_disk_that_is_full_leaves_nothing(packed: BundleInfo, tmp_path: Path) 
     assert "cannot be written" in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 500_000
+
+
+def test_temporary_files_without_room_are_said_by_their_place(
+    packed: BundleInfo, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_keys: open("/dev/full", "r+b", buffering=0))  # noqa: PTH123, SIM115
+    works: list[Callable[[], BundleInfo]] = [
+        lambda: inspect(packed.file), lambda: unpack(packed.file, tmp_path / "into"), lambda: verify(built),
+    ]  # fmt: skip
+    for work in works:
+        with pytest.raises(MachineError, match=f"{tempfile.gettempdir()}: cannot be written .No space left"):
+            work()
+    assert list(tmp_path.iterdir()) == []

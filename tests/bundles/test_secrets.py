@@ -58,6 +58,18 @@ def test_each_rule_finds_its_kind_on_its_line(tmp_path: Path, rule: str) -> None
     assert scan(tmp_path / "f", "notes.md", SAMPLES[rule]) == [Hit(1, rule)]
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        "sk-" + "svcacct-" + "A1_b2-" * 8, "sk-" + "proj-" + "A1_b2-" * 8, "sk-" + "or-v1-" + N[:64],
+        "hf" + "_" + A[:34], "gsk" + "_" + A[:52], "xai" + "-" + A[:80], "dop" + "_v1_" + N[:64],
+        "shpat" + "_" + N[:32],
+    ],
+)  # fmt: skip
+def test_tokens_of_other_vendors_are_known(tmp_path: Path, token: str) -> None:
+    assert scan(tmp_path / "f", "notes.md", f"the key is {token}, keep it\n") == [Hit(1, "known-token")]
+
+
 def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
     scanner = Scanner([])
     own = {"environment-value", "known-token", "secret-file", "secret-keyword"}
@@ -79,6 +91,9 @@ def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
         ("app.yaml", "password: <password>"),
         ("app.yaml", "password: '{{ password }}'"),
         ("app.yaml", "password: '********'"),
+        ("app.yaml", "password: changeme"),
+        ("README.md", 'API_KEY="sk-..." and API_KEY="your-api-key-here"'),
+        ("run.sh", "export API_KEY=your_key"),
         ("x.txt", "https://{user}:{password}@host/"),
         ("x.txt", "postgres://joe:${PASSWORD}@host/"),
         ("x.txt", "the password is asked for twice; passwords: none"),
@@ -136,6 +151,7 @@ def test_other_encodings_and_binaries_are_looked_into(tmp_path: Path) -> None:
     found = [Hit(2, "aws-access-key"), Hit(2, "known-token")]
     assert scan(tmp_path / "f", "x.txt", text.encode("utf-16")) == found
     assert scan(tmp_path / "f", "x.txt", text.encode("latin-1")) == found
+    assert scan(tmp_path / "f", "x.txt", f"ä\n{VALUE}\n".encode("utf-16"), VALUE) == [Hit(2, "environment-value")]
     assert scan(tmp_path / "f", "x.pyc", b"\0\1\2" + text.encode()) == [Hit(0, "aws-access-key")]
 
 

@@ -332,6 +332,13 @@ def test_no_address_to_go_on(lying: Lying) -> None:
     assert "to no address" in str(lying.pull(only("/manifests/")(replies(307, Location="ftp://[::1/x"))))
 
 
+def test_an_address_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:not-shown@bad host:zz")
+    with pytest.raises(MachineError, match=r"reg\.example: an address on the way cannot be used .*a proxy's") as said:
+        pull("reg.example/x", tmp_path / "into")
+    assert "not-shown" not in str(said.value)
+
+
 # ---- refusals ----
 
 

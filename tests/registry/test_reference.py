@@ -84,7 +84,7 @@ def test_docker_hub_answers_at_another_name() -> None:
     ("text", "loopback"),
     [
         ("localhost:5000/x", True), ("127.9.9.9/x", True), ("[::1]:5000/x", True), ("localhost.example/x", False),
-        ("10.0.0.1/x", False), ("reg.example/x", False), ("127.0.0.1.example/x", False),
+        ("LocalHost:5000/x", True), ("10.0.0.1/x", False), ("reg.example/x", False), ("127.0.0.1.example/x", False),
     ],
 )  # fmt: skip
 def test_loopback(text: str, loopback: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harbor_tasks.bundles import PackedImage, pack
-from harbor_tasks.bundles.cache import cache_folder
+from harbor_tasks.bundles.cache import cache_folder, is_bundle
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.cli import answer
 from harbor_tasks.environments.base import RunOptions
@@ -162,6 +162,28 @@ def test_a_broken_file_names_what_is_broken(command: Command, packed: Packed, tm
     code, document, _ = command("run", tmp_path / "x.hpb", "--trust")
     assert code == 2
     assert "x.hpb" in document["problems"][0]["message"]
+
+
+def test_a_url_is_no_path(command: Command) -> None:
+    code, document, said = command("run", "https://me:not-shown@reg.example/x:1", "--env", "docker")
+    assert code == 2
+    assert "a reference has no https:// in front" in document["problems"][0]["message"]
+    assert "not-shown" not in said + json.dumps(document)
+
+
+def test_a_file_that_cannot_be_read_is_the_authors(
+    command: Command, packed: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.dat").write_bytes(packed.file.read_bytes())
+
+    def refused(*_args: Any, **_keys: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refused)
+        with pytest.raises(AuthorError, match=r"x\.dat: cannot be read .Permission denied"):
+            is_bundle(tmp_path / "x.dat")
+    assert is_bundle(tmp_path / "x.dat")
 
 
 # ---- with a registry ----
