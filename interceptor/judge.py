@@ -16,11 +16,13 @@ Files beside judges.json, which hold all that `score` needs when the sandbox is 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
 import os
 import re
+import stat
 import statistics
 import threading
 import time
@@ -483,11 +485,15 @@ class Replies:
         self.lock = threading.Lock()
         self.lines: List[Json] = []
         self.torn = False
-        try:
-            with open(self.path, "rb") as file:
-                data = file.read()
+        try:  # no link is followed, no FIFO waited for: in an unsealed sandbox the agent may have put it there
+            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "is no regular file", self.path)
+        with open(handle, "rb") as file:
+            data = file.read()
         self.torn = bool(data) and not data.endswith(b"\n")
         for raw in data.splitlines():
             try:

@@ -366,6 +366,20 @@ def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> 
     assert [trial.status for trial in read_trials(job)] == ["scored"]
 
 
+def test_what_was_put_in_the_place_of_the_replies_is_not_waited_for(small: Author, bench: Bench) -> None:
+    job = small.run().folder
+    [trial] = read_trials(job)
+    replies = trial_dir(job, trial.id) / "verifier" / "judge_replies.jsonl"
+    replies.unlink(missing_ok=True)
+    os.mkfifo(replies)
+    with pytest.raises(OSError, match="no regular file"):
+        score_job(job, bench.env)
+    replies.unlink()
+    replies.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match=re.escape(str(replies))):
+        score_job(job, bench.env)
+
+
 def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: Author, bench: Bench) -> None:
     page = (repo_root / "docs" / "judges.md").read_text(encoding="utf-8")
     [example] = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
