@@ -548,7 +548,7 @@ def answer_of(judge: Json, lines: List[Json], mismatch: Mismatch) -> Json:
     are; so a tie is false. A sample without a verdict is the judge's error: the others do not decide without it.
     """
     count = judge.get("samples", 1)
-    answer: Json = {"model": judge.get("model") or DEFAULT_MODEL, "usage": usage_of(lines)}
+    answer: Json = {"model": judge.get("model") or DEFAULT_MODEL, **spent(lines)}
     last = {line["sample"]: line for line in lines}
     values, reasons = [], []
     for number in range(1, count + 1):
@@ -570,6 +570,11 @@ def combined(values: List[Any]) -> Any:
         return sum(values) * 2 > len(values)
     middle = statistics.median(values)
     return int(middle) if isinstance(middle, float) and middle.is_integer() and type(values[0]) is int else middle
+
+
+def spent(lines: List[Json]) -> Json:
+    """What these replies used, and how many they are: the price of some models depends on it."""
+    return {"usage": usage_of(lines), "replies": sum(line.get("reply") is not None for line in lines)}
 
 
 def usage_of(lines: List[Json]) -> Dict[str, int]:

@@ -300,12 +300,16 @@ def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_A
 
 def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
     module, mismatch = script_module("judge"), script_module("verify").mismatch
-    if one.is_complete():
-        return one, module.answer_of(one.judge, one.lines(), mismatch), None
-    answer: dict[str, Any] = module.answered(
-        one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
-    )
-    return one, answer, sum(float(line.get("seconds") or 0) for line in one.lines())
+    is_complete, seconds = one.is_complete(), None
+    if is_complete:
+        answer: dict[str, Any] = module.answer_of(one.judge, one.lines(), mismatch)
+    else:
+        answer = module.answered(
+            one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
+        )
+        seconds = sum(float(line.get("seconds") or 0) for line in one.lines())
+    paid = [line for line in list(one.part.replies.lines) if line["judge"] == one.judge["name"]]
+    return one, {**answer, **module.spent(paid)}, seconds  # of the rounds before, too
 
 
 # ---- the trial ----

@@ -191,6 +191,9 @@ def test_without_a_key_it_is_unjudged_and_score_asks_later(tmp_path: Path, bench
     assert len(bench.asked) == asked + 1
     assert collect_job(job).exit_code == 0
     assert score_job(job, {}).recorded == 3, "the newest replies count"
+    [trial] = read_trials(job)
+    told = {judge.name: judge for step in trial.steps for judge in step.judges}["draft_quality"]
+    assert (told.replies, told.usage["input_tokens"]) == (2, 200), "all were paid for"
     assert collect_job(job).exit_code == 0
     no_key_in(job)
 
