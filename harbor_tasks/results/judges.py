@@ -227,9 +227,17 @@ def _read_part(trial: str, label: str, folder: Path) -> _Part | None:
         whole = kept["requests"].keys() <= named & lines
         for one in kept["requests"].values():
             whole = whole and script_module("judge").digest(one.pop("body")) == one["digest"]
+        whole = whole and all(map(_can_be_read, kept["judges"]))
     except (LookupError, TypeError, AttributeError):
         return None
     return _Part(trial, label, folder, kept, report, script_module("judge").Replies(str(folder))) if whole else None
+
+
+def _can_be_read(judge: Mapping[str, Any]) -> bool:
+    """Whether what counts and limits its samples is of the types that the build wrote."""
+    samples, limit, scale = judge.get("samples", 1), judge.get("timeout"), judge.get("score_range")
+    numbers = scale is None or (len(scale) == 2 and all(type(one) in (int, float) for one in scale))
+    return type(samples) is int and samples > 0 and (limit is None or type(limit) in (int, float)) and numbers
 
 
 def _has_prompts(path: Path) -> bool:

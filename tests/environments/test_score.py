@@ -369,6 +369,19 @@ def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> 
     assert [trial.status for trial in read_trials(job)] == ["scored"]
 
 
+@pytest.mark.parametrize("edit", [{"samples": "2"}, {"samples": 0}, {"timeout": "1"}, {"score_range": 5}])
+def test_a_judge_that_was_edited_is_not_asked(small: Author, bench: Bench, edit: dict[str, Any]) -> None:
+    job = small.run().folder
+    [trial] = read_trials(job)
+    path = trial_dir(job, trial.id) / "verifier" / "judge_requests.json"
+    kept = json.loads(path.read_text())
+    kept["judges"] = [{**judge, **edit} if judge["kind"] == "prompt" else judge for judge in kept["judges"]]
+    path.write_text(json.dumps(kept))
+    said: list[str] = []
+    assert score_job(job, bench.env, say=said.append).asked == 0
+    assert "was edited; run it again" in said[0]
+
+
 def test_what_was_put_in_the_place_of_the_replies_is_not_waited_for(small: Author, bench: Bench) -> None:
     job = small.run().folder
     [trial] = read_trials(job)
