@@ -16,11 +16,13 @@ Files beside judges.json, which hold all that `score` needs when the sandbox is 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
 import os
 import re
+import stat
 import statistics
 import threading
 import time
@@ -483,11 +485,15 @@ class Replies:
         self.lock = threading.Lock()
         self.lines: List[Json] = []
         self.torn = False
-        try:
-            with open(self.path, "rb") as file:
-                data = file.read()
+        try:  # no link is followed, no FIFO waited for: in an unsealed sandbox the agent may have put it there
+            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "is no regular file", self.path)
+        with open(handle, "rb") as file:
+            data = file.read()
         self.torn = bool(data) and not data.endswith(b"\n")
         for raw in data.splitlines():
             try:
@@ -542,7 +548,7 @@ def answer_of(judge: Json, lines: List[Json], mismatch: Mismatch) -> Json:
     are; so a tie is false. A sample without a verdict is the judge's error: the others do not decide without it.
     """
     count = judge.get("samples", 1)
-    answer: Json = {"model": judge.get("model") or DEFAULT_MODEL, "usage": usage_of(lines)}
+    answer: Json = {"model": judge.get("model") or DEFAULT_MODEL, **spent(lines)}
     last = {line["sample"]: line for line in lines}
     values, reasons = [], []
     for number in range(1, count + 1):
@@ -564,6 +570,11 @@ def combined(values: List[Any]) -> Any:
         return sum(values) * 2 > len(values)
     middle = statistics.median(values)
     return int(middle) if isinstance(middle, float) and middle.is_integer() and type(values[0]) is int else middle
+
+
+def spent(lines: List[Json]) -> Json:
+    """What these replies used, and how many they are: the price of some models depends on it."""
+    return {"usage": usage_of(lines), "replies": sum(line.get("reply") is not None for line in lines)}
 
 
 def usage_of(lines: List[Json]) -> Dict[str, int]:

@@ -1790,13 +1790,17 @@ def request_of(home, model, rule, questions):
 
 
 def endpoint(home, env):
-    """(address, headers, proxies) of the model. The file that root wrote when it sealed wins over the environment."""
+    """(address, headers, proxies) of the model. The file that root wrote when it sealed wins over the environment.
+
+    White space around a key or an address (the line end of a file of secrets) is none of theirs.
+    """
     if os.path.lexists(os.path.join(home, "model.json")):
         given = parse_json(read_text(home, "model.json").encode())
-        return given["base_url"], {"x-api-key": given["api_key"]}, {}
-    key, token = env.get("ANTHROPIC_API_KEY"), env.get("ANTHROPIC_AUTH_TOKEN")
+        return given["base_url"].strip(), {"x-api-key": given["api_key"].strip()}, {}
+    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+    key, token, url = [env.get(name, "").strip() for name in names]
     header = {"x-api-key": key} if key else {"authorization": "Bearer " + token} if token else None
-    return env.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com", header, None
+    return url or "https://api.anthropic.com", header, None
 
 
 def counted(value):

@@ -88,7 +88,8 @@ def _table(rows: Any) -> Any:
     table.title_justify, table.title_style = "left", "bold"
     for row in rows:
         reason = " ".join(row.reason.split())
-        why = reason[:50] if row.ok else "; ".join(row.misses)
+        short = reason if len(reason) <= 50 else f"{reason[:49]}…"
+        why = short if row.ok else "; ".join(row.misses)
         cells = (row.name, row.tool, row.expected, row.got, "ok" if row.ok else "MISSED", why)
         table.add_row(*map(printable, cells))
     return table

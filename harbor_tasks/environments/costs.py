@@ -84,7 +84,7 @@ def judges_spent(judges: Iterable[JudgeResult]) -> Spent:
     """What model judges cost."""
     named = ((judge, judge.model) for judge in judges)
     return total(
-        _priced(model, _tokens(judge.usage, _SAME), len(judge.samples) or None)
+        _priced(model, _tokens(judge.usage, _SAME), judge.replies or len(judge.samples) or None)
         for judge, model in named
         if model is not None
     )

@@ -227,9 +227,17 @@ def _read_part(trial: str, label: str, folder: Path) -> _Part | None:
         whole = kept["requests"].keys() <= named & lines
         for one in kept["requests"].values():
             whole = whole and script_module("judge").digest(one.pop("body")) == one["digest"]
+        whole = whole and all(map(_can_be_read, kept["judges"]))
     except (LookupError, TypeError, AttributeError):
         return None
     return _Part(trial, label, folder, kept, report, script_module("judge").Replies(str(folder))) if whole else None
+
+
+def _can_be_read(judge: Mapping[str, Any]) -> bool:
+    """Whether what counts and limits its samples is of the types that the build wrote."""
+    samples, limit, scale = judge.get("samples", 1), judge.get("timeout"), judge.get("score_range")
+    numbers = scale is None or (len(scale) == 2 and all(type(one) in (int, float) for one in scale))
+    return type(samples) is int and samples > 0 and (limit is None or type(limit) in (int, float)) and numbers
 
 
 def _has_prompts(path: Path) -> bool:
@@ -300,12 +308,16 @@ def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_A
 
 def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
     module, mismatch = script_module("judge"), script_module("verify").mismatch
-    if one.is_complete():
-        return one, module.answer_of(one.judge, one.lines(), mismatch), None
-    answer: dict[str, Any] = module.answered(
-        one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
-    )
-    return one, answer, sum(float(line.get("seconds") or 0) for line in one.lines())
+    is_complete, seconds = one.is_complete(), None
+    if is_complete:
+        answer: dict[str, Any] = module.answer_of(one.judge, one.lines(), mismatch)
+    else:
+        answer = module.answered(
+            one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
+        )
+        seconds = sum(float(line.get("seconds") or 0) for line in one.lines())
+    paid = [line for line in list(one.part.replies.lines) if line["judge"] == one.judge["name"]]
+    return one, {**answer, **module.spent(paid)}, seconds  # of the rounds before, too
 
 
 # ---- the trial ----

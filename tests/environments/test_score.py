@@ -191,6 +191,9 @@ def test_without_a_key_it_is_unjudged_and_score_asks_later(tmp_path: Path, bench
     assert len(bench.asked) == asked + 1
     assert collect_job(job).exit_code == 0
     assert score_job(job, {}).recorded == 3, "the newest replies count"
+    [trial] = read_trials(job)
+    told = {judge.name: judge for step in trial.steps for judge in step.judges}["draft_quality"]
+    assert (told.replies, told.usage["input_tokens"]) == (2, 200), "all were paid for"
     assert collect_job(job).exit_code == 0
     no_key_in(job)
 
@@ -364,6 +367,33 @@ def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> 
     assert score_job(job, bench.env).asked == 1
     assert score_job(job, {}).recorded == 1
     assert [trial.status for trial in read_trials(job)] == ["scored"]
+
+
+@pytest.mark.parametrize("edit", [{"samples": "2"}, {"samples": 0}, {"timeout": "1"}, {"score_range": 5}])
+def test_a_judge_that_was_edited_is_not_asked(small: Author, bench: Bench, edit: dict[str, Any]) -> None:
+    job = small.run().folder
+    [trial] = read_trials(job)
+    path = trial_dir(job, trial.id) / "verifier" / "judge_requests.json"
+    kept = json.loads(path.read_text())
+    kept["judges"] = [{**judge, **edit} if judge["kind"] == "prompt" else judge for judge in kept["judges"]]
+    path.write_text(json.dumps(kept))
+    said: list[str] = []
+    assert score_job(job, bench.env, say=said.append).asked == 0
+    assert "was edited; run it again" in said[0]
+
+
+def test_what_was_put_in_the_place_of_the_replies_is_not_waited_for(small: Author, bench: Bench) -> None:
+    job = small.run().folder
+    [trial] = read_trials(job)
+    replies = trial_dir(job, trial.id) / "verifier" / "judge_replies.jsonl"
+    replies.unlink(missing_ok=True)
+    os.mkfifo(replies)
+    with pytest.raises(OSError, match="no regular file"):
+        score_job(job, bench.env)
+    replies.unlink()
+    replies.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match=re.escape(str(replies))):
+        score_job(job, bench.env)
 
 
 def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: Author, bench: Bench) -> None:

@@ -47,6 +47,14 @@ def play(hook: Hook, endpoint: Endpoint) -> Play:
     return run
 
 
+def test_white_space_around_a_key_is_not_sent(hook: Hook, endpoint: Endpoint) -> None:
+    url = endpoint.add("m", Replies(uses("answer", {"answer_1": "b"})))
+    hook.env |= {"ANTHROPIC_BASE_URL": f"{url}\n", "ANTHROPIC_API_KEY": f" {KEY}\r\n", "NO_PROXY": "127.0.0.1"}
+    hook.write({"match": "Questions", "patterns": ["AskUserQuestion"], "prompt": "p"})
+    done = hook.ask({"question": "Which?", "options": ["a", "b"]})
+    assert (done.answers, done.log[0]["tier"]) == ({"Which?": "b"}, "model")
+
+
 AT_ONCE: dict[str, tuple[Reply, str]] = {
     "400 for a parameter": (fails(400, f"max_tokens: too many for {KEY}"), "HTTP 400"),
     "401": (fails(401, f"invalid x-api-key {KEY}"), "HTTP 401"),

@@ -47,6 +47,7 @@ def test_written_once_and_unchanged_the_second_time(endpoint: Endpoint, capsys: 
     assert "pass --yes" in err
     assert "+  - match: Questions by AskUserQuestion" in out
     assert "16 probes, 0 missed" in out
+    assert "…" in out.partition("16 probes")[0], "a reason that is cut says so"
     assert not Path("e", NAME).exists()
 
     code, document, _ = ran(capsys, "--yes", "--json")

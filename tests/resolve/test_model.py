@@ -198,6 +198,36 @@ def test_an_address_that_is_none(endpoint: Endpoint, monkeypatch: pytest.MonkeyP
     assert "claude-test" in fault()
 
 
+@pytest.mark.parametrize("url", ["http://[::", "http://me:pass-word@[::", "http://x:port"])
+def test_an_address_that_the_transport_does_not_take(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    text = fault()
+    assert "Invalid port" in text
+    assert "pass-word" not in text
+    assert kit.asked(endpoint) == []
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+def test_white_space_around_a_key_is_not_sent(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv(name, " gateway-key\r\n")
+    kit.replies(endpoint, says("{}"), fails(401, "not gateway-key"))
+    assert ask() == "{}"
+    assert "gateway-key" not in fault()
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+def test_a_key_that_cannot_be_sent_is_not_told(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "gateway-key\nsecond-line")
+    text = fault()
+    assert f"{name} has characters that cannot be sent" in text
+    assert "gateway-key" not in text
+    assert "second-line" not in text
+    assert kit.asked(endpoint) == []
+
+
 def test_without_a_key_one_line_says_what_to_do_by_hand(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     text = fault()

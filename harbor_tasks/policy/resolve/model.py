@@ -75,11 +75,12 @@ class Model:
         self.name, self._limits = name, limits
         self._end = time.monotonic() + limits.total
         timeout = anthropic.Timeout(limits.silence, connect=min(10.0, limits.silence))
+        keys = _keys()
         try:
             self._client: Anthropic = anthropic.Anthropic(
-                timeout=timeout, max_retries=limits.retries, middleware=[self._within], open_telemetry=False
+                timeout=timeout, max_retries=limits.retries, middleware=[self._within], open_telemetry=False, **keys
             )
-        except anthropic.AnthropicError as error:
+        except Exception as error:  # noqa: BLE001 - an address that is none is an error of the transport's own
             raise MachineError(
                 f"the credentials for the model cannot be used: {_clean(str(error))}; {BY_HAND}"
             ) from None
@@ -236,6 +237,18 @@ def _status_error(model: str, error: Any) -> str:
     return f"{model}: {what}{f': {said}' if said else ''}{hint}"
 
 
+def _keys() -> dict[str, Any]:
+    """The keys of the environment that have white space around them, which the SDK would send, without it."""
+    found = {}
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        given = os.environ.get(name, "")
+        if not given.strip().isprintable():
+            raise MachineError(f"{name} has characters that cannot be sent; {BY_HAND}")
+        if given.strip() != given:
+            found[name.removeprefix("ANTHROPIC_").lower()] = given.strip()
+    return found
+
+
 def _clean(text: str) -> str:
     """What an endpoint says, on one line, without anything that this process knows as a secret."""
     secrets = [os.environ.get(name, "") for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")]
@@ -244,7 +257,8 @@ def _clean(text: str) -> str:
     for line in os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines():
         secrets.append(line.partition(":")[2].strip())
     for secret in secrets:
-        if len(secret) >= 4:
-            text = text.replace(secret, "(key)")
+        for form in (secret, secret.strip(), repr(secret)[1:-1]):
+            if len(form) >= 4:
+                text = text.replace(form, "(key)")
     words = " ".join(without_tokens(printable(text)).split())
     return words if len(words) <= 300 else f"{words[:300]}…"
