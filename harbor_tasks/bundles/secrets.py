@@ -10,6 +10,8 @@ eval allows, by path and rule. No value of a secret leaves this module.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from bisect import bisect_right
@@ -30,6 +32,8 @@ BINARY_MAX = 8 << 20
 """Larger files that are no text are searched for the values of variables only."""
 VALUE_MIN = 8
 """Characters; a shorter value of a variable is a word."""
+BASE64_MIN = 12
+"""Bytes; of a shorter one too little is left in base64 to be told from other text."""
 _MODEL_KEYS = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY", "CODEX_API_KEY",
 )  # fmt: skip
@@ -52,7 +56,20 @@ _ASSIGNMENTS = re.compile(r"\.env.*|\.?netrc|.+\.(?:env|sh|bash|conf|cfg|rc|serv
 """Names of files where a value needs no quotes, beside those that the library knows."""
 _NO_VALUE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(?i:true|false|none|null|yes|no|required|optional)")
 """The name of a variable, and words that say whether there is a value."""
-_STANDS_FOR_ONE = re.compile(r".*(?:\.\.\.|…)|change[-_ ]?me|your[-_ ].+", re.IGNORECASE | re.DOTALL)
+_STANDS_FOR_ONE = re.compile(
+    r".*(?:\.\.\.|…)|change[-_ ]?me|your[-_ ].+|(?:my[-_]?)?(?:password|passwd|pass|secret|token|api[-_]?key)"
+    r"|test(?:ing)?|dummy|example|placeholder|redacted|hidden|x+",
+    re.IGNORECASE | re.DOTALL,
+)
+_PROSE = re.compile(r"(?=.*[A-Za-z])[A-Za-z ,.;:'()-]*\d{0,3}[A-Za-z ,.;:'()-]*")
+"""Words: what is said of a password, not one."""
+_ABOUT_ONE = re.compile(
+    r"(?:name|policy|field|label|hint|help|prompt|rules?|url|uri|path|file|length|type|id|key_?names?|santa)s?",
+    re.IGNORECASE,
+)
+"""The last word of a name that tells something about a secret: ``secretName``, ``password_policy``."""
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_SETTING = re.compile(r"\s*(?:export\s+|-\s+)?[A-Z][A-Z0-9_]*=\S+")
 _LONG_LINE = 2000
 _VERY_LONG = re.compile(r"[^\n]{8192,}")
 _WINDOW, _TOKEN = 4096, 2048
@@ -79,7 +96,7 @@ class Scanner:
     """Looks into contents; ``values`` are what no file may hold, whatever it looks like."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._values = tuple(sorted({value.encode("utf-8", "surrogateescape") for value in values}))
+        self._values = tuple(sorted({form for value in values for form in _in_other_forms(value)}))
         self._overlap = max([OVERLAP, *map(len, self._values)])
 
     def prepare(self) -> None:
@@ -180,9 +197,14 @@ class Scanner:
             end = len(text) if end < 0 else end
             if end - start > _LONG_LINE:
                 start, end = max(start, found.start() - 64), min(end, found.end() + 512)
+            start = max(start, done)  # behind a name on the line that tells something about a secret
+            if _is_about_one(text, found.start(), end):
+                done = found.end()
+                continue
             done = end
             line = text[start:end].rstrip()
-            for value in self._keyword.analyze_string(line, self._groups(name)):
+            kind = ".env" if _SETTING.fullmatch(line) else name
+            for value in self._keyword.analyze_string(line, self._groups(kind)):
                 if value and not _is_placeholder(value) and not self._is_reference(line, value):
                     yield found.start(), value
 
@@ -221,6 +243,7 @@ class Scanner:
 
         return (
             _NO_VALUE.fullmatch(value) is not None
+            or (" " in value and _PROSE.fullmatch(value) is not None)
             or heuristic.is_indirect_reference(line)
             or heuristic.is_not_alphanumeric_string(value)
             or heuristic.is_sequential_string(value)
@@ -285,6 +308,26 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
         at = line.end()
     if at < len(text):
         yield at, len(text)
+
+
+def _is_about_one(text: str, at: int, end: int) -> bool:
+    """Whether the name at a place of a text tells something about a secret, and holds none."""
+    name = re.compile(r"[\w-]+").match(text, at, min(end, at + 80))
+    words = _WORDS.findall(name[0]) if name else []
+    return bool(words) and _ABOUT_ONE.fullmatch(words[-1]) is not None
+
+
+def _in_other_forms(value: str) -> Iterator[bytes]:
+    """A value as it stands in files: plainly, escaped as in JSON, in base64 at any place of a longer text."""
+    plain = value.encode("utf-8", "surrogateescape")
+    yield plain
+    yield json.dumps(value)[1:-1].encode()
+    yield json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+    if len(plain) >= BASE64_MIN:
+        for before in range(3):
+            after = (-before - len(plain)) % 3
+            coded = base64.b64encode(b"\0" * before + plain + b"\0" * after)
+            yield coded[(before * 8 + 5) // 6 : len(coded) - (after * 8 + 5) // 6]
 
 
 def _covers(known: Iterable[str], value: str) -> bool:

@@ -36,6 +36,11 @@ _FORMS = (
     rb"AIza[A-Za-z0-9_-]{35}\b",
     rb"ATATT[A-Za-z0-9_=-]{40,}",
     rb"npm_[A-Za-z0-9]{36}\b",
+    rb"ya29\.[A-Za-z0-9_-]{20,}",
+    rb"[Aa]uthorization[\"']?[:=] ?[\"']?(?:Bearer|bearer|Basic|basic|Token|token) "
+    rb"(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{20,}",
+    rb"[Xx]-[Aa][Pp][Ii]-[Kk]ey[\"']?[:=] ?[\"']?(?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{16,}",
+    rb"[Tt]oken[\"']?[:=] ?[\"'](?=[A-Za-z._~+/=-]*\d)[A-Za-z0-9._~+/=-]{24,}[\"']",
 )
 _TOKENS = tuple(map(re.compile, _FORMS))  # one by one: each is found by its first letters
 _ANY_TOKEN = re.compile(rb"(?<!\w)(?:" + b"|".join(_FORMS) + b")")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Callable
@@ -63,7 +64,8 @@ def test_each_rule_finds_its_kind_on_its_line(tmp_path: Path, rule: str) -> None
     [
         "sk-" + "svcacct-" + "A1_b2-" * 8, "sk-" + "proj-" + "A1_b2-" * 8, "sk-" + "or-v1-" + N[:64],
         "hf" + "_" + A[:34], "gsk" + "_" + A[:52], "xai" + "-" + A[:80], "dop" + "_v1_" + N[:64],
-        "shpat" + "_" + N[:32],
+        "shpat" + "_" + N[:32], "ya29" + "." + A[:40], "Authorization: " + "Bearer " + "a1B2" * 8,
+        "'X-Api-Key: " + "a1B2" * 8 + "'", '"token": "' + "a1B2" * 8 + '"',
     ],
 )  # fmt: skip
 def test_tokens_of_other_vendors_are_known(tmp_path: Path, token: str) -> None:
@@ -94,6 +96,14 @@ def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
         ("app.yaml", "password: changeme"),
         ("README.md", 'API_KEY="sk-..." and API_KEY="your-api-key-here"'),
         ("run.sh", "export API_KEY=your_key"),
+        ("policy.yaml", "password_policy: at least 12 characters"),
+        ("deploy.yaml", "secretName: my-tls-secret"),
+        ("form.json", '{"passwordField": "pw-input", "secret_id": "staging-7"}'),
+        ("form.json", '{"password": "must not be empty"}'),
+        ("notes.yaml", 'notes: "password: see vault"'),
+        ("run.sh", "secret=test"),
+        ("x.md", "https://user:password@example.com"),
+        ("x.md", 'curl -H "Authorization: Bearer $TOKEN" -H "Authorization: Bearer YOUR_ACCESS_TOKEN_GOES_HERE"'),
         ("x.txt", "https://{user}:{password}@host/"),
         ("x.txt", "postgres://joe:${PASSWORD}@host/"),
         ("x.txt", "the password is asked for twice; passwords: none"),
@@ -105,6 +115,24 @@ def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
 )
 def test_what_is_no_secret_is_not_found(tmp_path: Path, name: str, line: str) -> None:
     assert scan(tmp_path / "f", name, f"{line}\n") == []
+
+
+def test_a_setting_needs_no_quotes_in_any_file(tmp_path: Path) -> None:
+    assert scan(tmp_path / "f", "notes.txt", "AWS_SECRET_ACCESS_KEY=wJalr9XUtn\n") == [Hit(1, "secret-keyword")]
+    assert scan(tmp_path / "f", "app.py", "PASSWORD=hash(value)\n") == []
+
+
+def test_another_name_on_the_line_counts(tmp_path: Path) -> None:
+    line = '{"password_policy": "strong", "password": "tr0ub4dor&3"}'
+    assert scan(tmp_path / "f", "x.json", f"{line}\n") == [Hit(1, "secret-keyword")]
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab"])
+def test_values_are_found_escaped_and_encoded(tmp_path: Path, before: str) -> None:
+    value = 'tok"SECRET\\42-and-more'
+    coded = base64.b64encode(f"{before}{value}xyz".encode()).decode()
+    for text in (f"x: {coded}", json.dumps({"x": value}), value):
+        assert scan(tmp_path / "f", "x.txt", f"a\n{text}\n", value) == [Hit(2, "environment-value")]
 
 
 @pytest.mark.parametrize(
