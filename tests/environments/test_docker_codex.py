@@ -125,6 +125,8 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cod
         "execution": {"skill": "tidy", "arguments": "AB"},
     }  # fmt: skip
     for name, text in PROJECT.items():
+        if name == "AGENTS.md":  # Codex would read it in the place of CLAUDE.md
+            continue
         (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
         (author.folder / "eval" / name).write_text(text)
     author.handlers(ANSWERED, NO_TOUCH, NO_PATCH, {**REWRITE, "patterns": ["mcp__*-desk__send"]})
