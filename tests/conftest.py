@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -128,6 +129,12 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "claude": lambda: no_agent(CLAUDE), "codex": lambda: no_agent(CODEX), "engine": no_engine, "harbor": no_harbor,
     "pythons": no_pythons, "registry": no_registry,
 }  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """A job in the background ignores Ctrl-C, and so would all that tests start: they could not be interrupted."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

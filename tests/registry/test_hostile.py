@@ -316,9 +316,12 @@ def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     words = [sys.executable, "-m", "harbor_tasks.cli", "pull", f"{lying.host}/x", "-o", "there/new/out"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert reached.wait(30)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=15)
+        try:
+            assert reached.wait(30)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=15)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert said.endswith("interrupted\n")
     assert not any((tmp_path / "there").iterdir())
