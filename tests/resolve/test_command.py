@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import pty
@@ -149,6 +150,7 @@ class Terminal:
         self.process = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=env, start_new_session=True)
         os.close(end)
         self.text = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a character may come in two parts
 
     def until(self, words: str, seconds: float = 60) -> str:
         """What was shown until these words; a failure when they do not come."""
@@ -161,7 +163,7 @@ class Terminal:
             except OSError:  # the other end is closed
                 part = b""
             assert part, self.text
-            self.text += part.decode()
+            self.text += self._decode(part)
         return self.text
 
     def ends(self) -> int:
