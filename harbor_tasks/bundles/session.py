@@ -53,9 +53,11 @@ class Session(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> None:
         """None: to follow it, the body would be read first, whatever its size."""
 
-    def ask(self, method: str, url: str, **parts: Any) -> requests.Response:
-        """One request; the body is not read, no redirect is followed."""
-        return self.request(method, url, stream=True, allow_redirects=False, timeout=TIMEOUT, **parts)
+    def ask(
+        self, method: str, url: str, *, timeout: tuple[float, float] = TIMEOUT, **parts: Any
+    ) -> requests.Response:  # fmt: skip
+        """One request; the body is not read, no redirect is followed. ``timeout``: to connect, to wait; seconds."""
+        return self.request(method, url, stream=True, allow_redirects=False, timeout=timeout, **parts)
 
 
 def _nothing(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -91,7 +91,7 @@ class Transport(oras.provider.Registry):  # type: ignore[misc]
     def _speaks_http(self) -> bool:
         """Whether this machine's own registry has no TLS. One that has refuses the question (400), or hangs up."""
         try:
-            with self.session.ask("GET", f"http://{self.reference.api_host}/v2/") as response:
+            with self.session.ask("GET", f"http://{self.reference.api_host}/v2/", timeout=(5, 5)) as response:
                 return response.status_code != 400
         except requests.exceptions.RequestException:
             return False
