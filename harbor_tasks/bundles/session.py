@@ -54,10 +54,10 @@ class Session(requests.Session):
         """None: to follow it, the body would be read first, whatever its size."""
 
     def ask(
-        self, method: str, url: str, *, timeout: tuple[float, float] = TIMEOUT, **parts: Any
+        self, method: str, url: str, *, timeout: tuple[float, float] | None = None, **parts: Any
     ) -> requests.Response:  # fmt: skip
         """One request; the body is not read, no redirect is followed. ``timeout``: to connect, to wait; seconds."""
-        return self.request(method, url, stream=True, allow_redirects=False, timeout=timeout, **parts)
+        return self.request(method, url, stream=True, allow_redirects=False, timeout=timeout or TIMEOUT, **parts)
 
 
 def _nothing(request: requests.PreparedRequest) -> requests.PreparedRequest:
