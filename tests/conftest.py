@@ -22,6 +22,7 @@ import pytest
 from harbor_tasks.agents.claude_code import PROGRAM as CLAUDE
 from harbor_tasks.agents.codex import PROGRAM as CODEX
 from harbor_tasks.agents.programs import Program
+from harbor_tasks.output import documents
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE_IMAGE = "harbor-pack-base:bookworm"
@@ -135,6 +136,12 @@ def pytest_configure() -> None:
     """A job in the background ignores Ctrl-C, and so would all that tests start: they could not be interrupted."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def a_command_of_its_own() -> None:
+    """Each test is a process of its own to `--json`, which prints one document in each."""
+    documents.clear()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

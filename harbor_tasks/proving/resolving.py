@@ -24,7 +24,6 @@ from harbor_tasks.evalspec.load import HANDLERS
 from harbor_tasks.evalspec.reader import MAX_BYTES
 from harbor_tasks.policy.handlers import HANDLER_TEXTS, Handler, Handlers, handlers_of, read_handlers
 from harbor_tasks.policy.lint import inputs_digest
-from harbor_tasks.policy.matchers import covered
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import Probe, probe_of
 from harbor_tasks.policy.resolve.asked import CORRECTION, SAMPLES, Asked, asked_of
@@ -32,7 +31,6 @@ from harbor_tasks.policy.resolve.judged import entry_label, handler_faults, prop
 from harbor_tasks.policy.resolve.merge import Current, Merged, kept_entries, links, merged, same
 from harbor_tasks.policy.resolve.model import DEFAULT_MODEL, Limits, Model, model_name
 from harbor_tasks.policy.resolve.proposal import (
-    CODEX_QUESTIONS,
     Proposal,
     ProposalError,
     handler_of,
@@ -272,7 +270,7 @@ class _Work:
         for one, (probe, entry) in zip(forced, probes, strict=True):
             row, by = row_of(one, "local", outcomes.get(one.id)), outcomes.get(one.id, {}).get("handler")
             own = None if entry is None else index_of.get(entry)
-            if own is not None and not _shows(probe, by, own, handlers.handlers[own].patterns):
+            if own is not None and not _shows(probe, by, own):
                 who = "no rule" if by is None else f"handlers[{by}]"
                 row = replace(row, ok=False, misses=(*row.misses, f"{who} decided about it, not handlers[{own}]"))
             if entry is None and not row.ok:
@@ -281,15 +279,13 @@ class _Work:
         return rows
 
 
-def _shows(probe: Probe, by: int | None, own: int, patterns: Sequence[str]) -> bool:
+def _shows(probe: Probe, by: int | None, own: int) -> bool:
     """Whether a call shows anything of the rule ``own``, if it is ``by`` that decided about it.
 
-    One that it must catch it decides itself, if only to have it answered later (Codex). One that passes comes to it,
-    and may then come to later rules: none before it may decide.
+    One that it must catch it decides itself. One that passes comes to it, and may then come to later rules: none before
+    it may decide.
     """
-    if probe.expect != "none" or (probe.tool == CODEX_QUESTIONS and covered(probe.tool, patterns)):
-        return by == own
-    return by is None or by >= own
+    return by == own if probe.expect != "none" else by is None or by >= own
 
 
 def _current(ev: Eval, path: Path) -> tuple[str, str, Current]:

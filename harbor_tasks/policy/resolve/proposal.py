@@ -17,7 +17,7 @@ from harbor_tasks.policy.handlers import Handler
 from harbor_tasks.policy.matchers import named
 
 CODEX_QUESTIONS = "request_user_input"
-"""Of Codex; a rule lets it pass and answers when it has run, which no probe sees."""
+"""Of Codex; a rule lets it pass and answers when it has run."""
 QUESTION_TOOLS = ("AskUserQuestion", CODEX_QUESTIONS)
 MAX_FAULTS = 20
 _MANY = 24
@@ -208,15 +208,14 @@ def probes_of_rule(rule: Rule) -> list[dict[str, Any]]:
 
 def _probe(rule: Rule, one: ProposedProbe, *, passes: bool) -> dict[str, Any]:
     asks = named("AskUserQuestion", rule.patterns) and one.tool in QUESTION_TOOLS
-    later = asks and one.tool == CODEX_QUESTIONS
-    expected = "none" if passes or later else "answer" if asks else "deny"
+    expected = "none" if passes else "answer" if asks else "deny"
     data: dict[str, Any] = {
         "name": " ".join(one.name.split()), "tool": one.tool, "input": json.loads(one.input_json),
         "expect": expected,
     }  # fmt: skip
     if one.env:
         data["env"] = {variable.name: variable.value for variable in one.env}
-    if one.answers and not later:
+    if one.answers:
         data["answers"] = overrides_of(one.answers)
     return data
 
