@@ -59,9 +59,18 @@ def measured_build(source: Path, out: Path) -> Cost:
     return measured(BUILD, source, out)
 
 
+_PEAK = r"""
+import atexit, re
+atexit.register(lambda: print("peak kB", re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]))
+"""
+
+
 def measured(code: str, *arguments: Path) -> Cost:
-    """What a Python program costs, as a process of its own."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    """What a Python program costs, as a process of its own.
+
+    Its peak is asked of itself: what `wait4` says begins with the size of this process, of which it was forked.
+    """
+    command = [sys.executable, "-c", _PEAK + code, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = process.stdout.read()
@@ -69,7 +78,8 @@ def measured(code: str, *arguments: Path) -> Cost:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, said.strip())
+    said, _, peak = said.rstrip().rpartition("peak kB ")
+    return Cost(usage.ru_utime + usage.ru_stime, int(peak) / 1024, said.strip())
 
 
 def write_cases(root: Path, count: int = CASES) -> None:
