@@ -61,13 +61,19 @@ _STANDS_FOR_ONE = re.compile(
     r"|test(?:ing)?|dummy|example|placeholder|redacted|hidden|x+",
     re.IGNORECASE | re.DOTALL,
 )
-_PROSE = re.compile(r"(?=.*[A-Za-z])[A-Za-z ,.;:'()-]*\d{0,3}[A-Za-z ,.;:'()-]*")
-"""Words: what is said of a password, not one."""
+_PROSE = re.compile(
+    r"(?=.*\b(?:an?|and|are|at|be|by|for|from|in|is|least|must|no|not|of|or|see|the|to|with|your)\b)"
+    r"[A-Za-z ,.;:'()-]*\d{0,3}[A-Za-z ,.;:'()-]*",
+    re.IGNORECASE,
+)
+"""A sentence: what is said of a password, not one; words that make none may be one."""
 _ABOUT_ONE = re.compile(
-    r"(?:name|policy|field|label|hint|help|prompt|rules?|url|uri|path|file|length|type|id|key_?names?|santa)s?",
+    r"(?:name|policy|field|label|hint|help|prompt|rules?|url|uri|path|file|length|type|santa)s?",
     re.IGNORECASE,
 )
 """The last word of a name that tells something about a secret: ``secretName``, ``password_policy``."""
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+/_=-]{20,}")
+"""What no name or file is called."""
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SETTING = re.compile(r"\s*(?:export\s+|-\s+)?[A-Z][A-Z0-9_]*=\S+")
 _LONG_LINE = 2000
@@ -198,13 +204,13 @@ class Scanner:
             if end - start > _LONG_LINE:
                 start, end = max(start, found.start() - 64), min(end, found.end() + 512)
             start = max(start, done)  # behind a name on the line that tells something about a secret
-            if _is_about_one(text, found.start(), end):
-                done = found.end()
-                continue
-            done = end
+            about = _is_about_one(text, found.start(), end)
+            done = found.end() if about else end
             line = text[start:end].rstrip()
             kind = ".env" if _SETTING.fullmatch(line) else name
             for value in self._keyword.analyze_string(line, self._groups(kind)):
+                if about and not _RANDOM.fullmatch(value):
+                    continue
                 if value and not _is_placeholder(value) and not self._is_reference(line, value):
                     yield found.start(), value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ from harbor_tasks.bundles.artifact import StoredImage
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.errors import AuthorError, HarborPackError, MachineError
 from harbor_tasks.images.bases import short
-from harbor_tasks.images.builder import SILENCE_SECONDS, Engine, engine_errors, inspect, refusal
-from harbor_tasks.images.output import BuildFailedError, read_answer
+from harbor_tasks.images.builder import Engine, engine_errors, inspect
+from harbor_tasks.images.moving import fault_of
 from harbor_tasks.images.shipped import OURS, name_image
 
 if TYPE_CHECKING:
@@ -127,25 +126,9 @@ def _stored(transport: Transport, name: str, image: str, identity: str) -> Store
 
 def _ask(engine: Engine, transport: Transport, what: str, parameters: dict[str, str], doing: str) -> None:
     """Push or pull by the engine, which speaks to the registry itself; what goes wrong there as one line."""
-    from docker.auth import encode_header
-    from docker.errors import DockerException
-
-    api = engine.client.api
-    try:
-        response = api.post(
-            f"{api.base_url}/v{api.api_version}/{what}", params=parameters, stream=True, timeout=(60, SILENCE_SECONDS),
-            headers={"X-Registry-Auth": encode_header(transport.credentials.auth).decode("ascii")},
-        )  # fmt: skip
-        with closing(response):
-            said = None if response.ok else refusal(response.text)
-            if response.ok:
-                read_answer(response.iter_content(None))
-    except BuildFailedError as error:
-        said = error.message
-    except (DockerException, OSError) as error:
-        said = str(error)
+    said = fault_of(engine, what, parameters, transport.credentials.auth)
     if said is not None:
-        raise _engine_fault(transport, doing, " ".join(said.split())[:300])
+        raise _engine_fault(transport, doing, said)
 
 
 def _engine_fault(transport: Transport, doing: str, said: str) -> HarborPackError:

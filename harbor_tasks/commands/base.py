@@ -37,6 +37,7 @@ HarborPath = Annotated[
 Host = Annotated[
     str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")
 ]
+JobsDir = Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")]
 Cases = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="only this case (repeatable)")]
 
 

@@ -13,6 +13,7 @@ from harbor_tasks.commands.base import (
     HarborOptions,
     HarborPath,
     Host,
+    JobsDir,
     Json,
     PlainHttp,
     Source,
@@ -71,7 +72,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say which trials would run; run none")] = False,
     host: Host = None,
     harbor: HarborPath = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    jobs_dir: JobsDir = Path("jobs"),
     trust: Trust = False,
     plain_http: PlainHttp = False,
     ca: Ca = None,
@@ -163,7 +164,7 @@ def report(
 def clean(
     job: Annotated[str | None, typer.Option("--job", metavar="ID", help="only what this job left")] = None,
     host: Host = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    jobs_dir: JobsDir = Path("jobs"),
     as_json: Json = False,
 ) -> None:
     """Remove what killed runs left: containers, networks, temporary folders; never a running job's."""

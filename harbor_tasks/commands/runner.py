@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harbor_tasks.commands.base import Ca, HarborPath, Host, Json, PlainHttp, Trust, app
+from harbor_tasks.commands.base import Ca, HarborPath, Host, JobsDir, Json, PlainHttp, Trust, app
 from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import AuthorError, HarborPackError, Problem, Where
 from harbor_tasks.output import (
@@ -64,7 +64,7 @@ def runner(
     ca: Ca = None,
     harbor: HarborPath = None,
     host: Host = None,
-    jobs_dir: Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")] = Path("jobs"),
+    jobs_dir: JobsDir = Path("jobs"),
     pythonpath: Annotated[
         bool, typer.Option("--pythonpath", help="print the PYTHONPATH that `harbor serve` needs for replay, and stop")
     ] = False,

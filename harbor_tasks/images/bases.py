@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from harbor_tasks.errors import AuthorError, HarborPackError, MachineError, display_path
-from harbor_tasks.images.builder import SILENCE_SECONDS, Engine, OnEvent, inspect, refusal
+from harbor_tasks.images.builder import Engine, OnEvent, inspect
 from harbor_tasks.images.credentials import Credentials, credentials_for
-from harbor_tasks.images.output import BuildFailedError, read_answer
+from harbor_tasks.images.moving import fault_of
 from harbor_tasks.resources import resource
 
 LOCAL_BASE = "harbor-pack-base:bookworm"
@@ -85,29 +84,12 @@ def repository(reference: str) -> str:
 
 
 def _pull(engine: Engine, reference: str) -> None:
-    from docker.auth import encode_header
-    from docker.errors import DockerException
-
     credentials = credentials_for(reference)
-    api = engine.client.api
     name, at, digest = reference.partition("@")
     tag = digest if at else name[len(repository(name)) + 1 :] or "latest"
-    try:
-        response = api.post(
-            f"{api.base_url}/v{api.api_version}/images/create",
-            params={"fromImage": repository(reference), "tag": tag}, stream=True, timeout=(60, SILENCE_SECONDS),
-            headers={"X-Registry-Auth": encode_header(credentials.auth).decode("ascii")},
-        )  # fmt: skip
-        with closing(response):
-            said = None if response.ok else refusal(response.text)
-            if response.ok:
-                read_answer(response.iter_content(None))
-    except BuildFailedError as error:
-        said = error.message
-    except (DockerException, OSError) as error:
-        said = str(error)
+    said = fault_of(engine, "images/create", {"fromImage": repository(reference), "tag": tag}, credentials.auth)
     if said is not None:
-        raise _not_pulled(reference, " ".join(said.split())[:300], credentials, engine)
+        raise _not_pulled(reference, said, credentials, engine)
 
 
 def _not_pulled(reference: str, said: str, credentials: Credentials, engine: Engine) -> HarborPackError:

@@ -98,7 +98,7 @@ def test_the_rules_that_an_eval_can_allow_are_those_that_find() -> None:
         ("run.sh", "export API_KEY=your_key"),
         ("policy.yaml", "password_policy: at least 12 characters"),
         ("deploy.yaml", "secretName: my-tls-secret"),
-        ("form.json", '{"passwordField": "pw-input", "secret_id": "staging-7"}'),
+        ("form.json", '{"passwordField": "pw-input", "secret_type": "staging-7"}'),
         ("form.json", '{"password": "must not be empty"}'),
         ("notes.yaml", 'notes: "password: see vault"'),
         ("run.sh", "secret=test"),
@@ -125,6 +125,14 @@ def test_a_setting_needs_no_quotes_in_any_file(tmp_path: Path) -> None:
 def test_another_name_on_the_line_counts(tmp_path: Path) -> None:
     line = '{"password_policy": "strong", "password": "tr0ub4dor&3"}'
     assert scan(tmp_path / "f", "x.json", f"{line}\n") == [Hit(1, "secret-keyword")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['secret_id = "b0f1-77aa-secret"', 'password = "correct horse battery staple"', f'secret_name = "{"a1B2" * 6}"'],
+)
+def test_what_looks_like_a_name_or_words_is_found_all_the_same(tmp_path: Path, line: str) -> None:
+    assert scan(tmp_path / "f", "app.py", f"{line}\n") == [Hit(1, "secret-keyword")]
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab"])
