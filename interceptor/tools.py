@@ -40,7 +40,7 @@ except ImportError:  # another Python than CPython
 
 DEADLINE_S = 40  # settings.json gives the hook 45 s, after which the tool would run
 MODEL_S = 30  # what the model has of these
-MAX_INPUT = 64 << 20  # bytes of a payload
+MAX_INPUT = 64 << 20  # bytes of a payload, and of a file
 DEFAULT_MODEL = "claude-haiku-4-5-20251001"
 DEFAULT_BUDGET = {"calls": 100, "tokens": 1000000}  # of the model in a trial
 HANDLERS = "tool_handlers.yaml"
@@ -1757,10 +1757,7 @@ SYSTEM = (
 def read_text(*path):
     """The text of a file; "" when there is none."""
     path = os.path.join(*path)
-    if not os.path.exists(path):
-        return ""
-    with open(path, "rb") as file:
-        return file.read().decode("utf-8-sig", "replace")
+    return read_file(path).decode("utf-8-sig", "replace") if os.path.exists(path) else ""
 
 
 def request_of(home, model, rule, questions):
@@ -2125,6 +2122,23 @@ def read_call(call):
         raise Refused("the payload names no tool, or another event")
 
 
+def read_file(path):
+    """The bytes of a regular file. Of one without an end a plain read would not return, not even for our own deadline."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if os.fstat(handle).st_mode & 0o170000 != 0o100000:
+            raise OSError(0, "it is no regular file")
+        data = part = os.read(handle, 1 << 16)
+        while part and len(data) <= MAX_INPUT:
+            part = os.read(handle, 1 << 20)
+            data += part
+    finally:
+        os.close(handle)
+    if len(data) > MAX_INPUT:
+        raise OSError(0, "it has more than %d bytes" % MAX_INPUT)
+    return data
+
+
 def judge(argv, home, call, start):
     """Reads payload and handlers and decides. Raises when anything is amiss."""
     options, rest = {"--log": call["log"]}, list(argv)
@@ -2136,8 +2150,7 @@ def judge(argv, home, call, start):
     call["log"] = os.path.join(home, options["--log"])
     read_call(call)
     try:
-        with open(os.path.join(home, HANDLERS), "rb") as file:
-            data = file.read()
+        data = read_file(os.path.join(home, HANDLERS))
     except OSError as error:
         raise HandlersError("%s cannot be read: %s" % (HANDLERS, error.strerror)) from None
     if options.get("--handlers-sha256", sha256(data)).lower() != sha256(data):

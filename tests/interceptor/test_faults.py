@@ -79,6 +79,23 @@ def test_no_handlers_file_denies(hook: Hook) -> None:
     assert hook.send(FREE).decision == "deny"
 
 
+def test_a_handlers_file_without_an_end_denies_at_once(hook: Hook) -> None:
+    """A plain read of these does not return, not even for the interceptor's own deadline: the tool would run."""
+    hook.pin = False
+    for endless in (lambda path: path.symlink_to("/dev/zero"), os.mkfifo):
+        endless(hook.handlers_file)
+        done = hook.send(FREE)
+        assert (done.decision, "tool_handlers.yaml cannot be read: it is no regular file" in done.reason) == (
+            "deny",
+            True,
+        )
+        hook.handlers_file.unlink()
+    with hook.handlers_file.open("wb") as huge:
+        huge.truncate(1 << 40)  # which takes no room
+    done = hook.send(FREE)
+    assert (done.decision, "tool_handlers.yaml cannot be read: it has more than" in done.reason) == ("deny", True)
+
+
 def test_no_stdin_denies(hook: Hook) -> None:
     hook.write(HANDLER)
     closed = subprocess.run(["/bin/sh", "-c", hook.command() + " <&-"], capture_output=True, check=False,
