@@ -961,6 +961,9 @@ class Reading:
                     self.open(text, base + word.inner if here else None, out, depth + 1)
                     if prints:
                         self.open(unescaped(text), None, out, depth + 1)
+                    letters = takes and rx(r"-[A-Za-z]*?[cS]").match(text)
+                    if letters:  # env -S'…', script -qc'…'
+                        self.open(text[letters.end() :], None, out, depth + 1)
                     if "=" in text and spaced:  # alias x='…', --command='…'
                         self.open(text.partition("=")[2], None, out, depth + 1)
                 elif name == "git" and "!" in text:  # alias.x=!…
@@ -2123,7 +2126,7 @@ def read_call(call):
 
 
 def read_file(path):
-    """The bytes of a regular file. Of one without an end a plain read would not return, not even for our own deadline."""
+    """The bytes of a regular file. A plain read of one without an end never returns, whatever the deadline."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if os.fstat(handle).st_mode & 0o170000 != 0o100000:
