@@ -161,7 +161,10 @@ def test_a_build_without_any_policy_has_only_routes(tmp_path: Path) -> None:
     (folder / "cases" / "c1").mkdir(parents=True)
     (folder / "cases" / "c1" / "input.yaml").write_text("prompt: go\n")
     data = {"name": "plain", "dataset": {"path": "cases"}, "execution": {"prompt": "go"}}
-    (folder / "eval.yaml").write_text(json.dumps(data))
-    report = prove(build(folder, tmp_path / "out").out)
-    assert report.rows == ()
-    assert {route.state for route in report.routes} == {"unguarded"}
+    for runner, own in (("claude-code", "WebFetch"), ("codex", "apply_patch")):
+        (folder / "eval.yaml").write_text(json.dumps({**data, "runner": {"type": runner}}))
+        report = prove(build(folder, tmp_path / runner).out)
+        assert report.rows == ()
+        assert {route.state for route in report.routes} == {"unguarded"}
+        assert {"Bash", own} <= {route.tool for route in report.routes}
+    assert "WebFetch" not in {route.tool for route in report.routes}

@@ -10,7 +10,7 @@ from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.evalspec.schema import ProbeSpec
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.matchers import covered, named, overlap, subsumed
-from harbor_tasks.policy.tools import REACHING
+from harbor_tasks.policy.tools import REACHING, Runtime
 
 Expectation = Literal["deny", "allow", "none", "answer", "rewrite"]
 State = Literal["guarded", "partly guarded", "unguarded"]
@@ -61,16 +61,16 @@ def probe_of(spec: ProbeSpec) -> Probe:
 
 def routes(
     handlers: Handlers | None, tools: Iterable[str] | None = None, mcp_servers: Iterable[str] = (),
-    deny: Iterable[str] = (),
+    deny: Iterable[str] = (), runtime: Runtime = "claude-code",
 ) -> tuple[Route, ...]:  # fmt: skip
     """One route per tool and MCP server, from the handlers and the permission rules alone.
 
-    ``tools`` are Claude Code's that reach something, when none are given. ``deny`` are rule texts: one without brackets
-    guards its tool as a handler would.
+    ``tools`` are those of the runtime that reach something, when none are given. ``deny`` are rule texts: one without
+    brackets guards its tool as a handler would.
     """
     rules = handlers.handlers if handlers else ()
     denied = tuple(rule for rule in deny if "(" not in rule)
-    names = REACHING["claude-code"] if tools is None else tuple(tools)
+    names = REACHING[runtime] if tools is None else tuple(tools)
     found = [_of_tool(tool, rules, denied) for tool in names]
     return (*found, *(_of_server(server, rules, denied) for server in dict.fromkeys(mcp_servers)))
 

@@ -81,7 +81,9 @@ def prove(
         seen, offered = through(agent, stage, forced, outcomes[place], modes=modes, standard=standard)
         passages += seen
         tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
-    state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)
+    state = routes(
+        handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny, runtime=manifest.runner.type
+    )  # fmt: skip
     return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 
 

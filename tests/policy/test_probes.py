@@ -127,3 +127,4 @@ def test_permission_rules_for_whole_tools_guard_too() -> None:
 
 def test_without_a_list_the_tools_that_reach_something_are_looked_at() -> None:
     assert {"Bash", "Write", "WebFetch", "Agent"} <= {route.tool for route in routes(None)}
+    assert "apply_patch" in {route.tool for route in routes(None, runtime="codex")}
