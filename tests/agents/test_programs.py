@@ -87,7 +87,7 @@ def test_no_key_is_said_with_how_to_get_one(case: Case, path_with: PathWith, env
 
 
 def test_an_eval_for_another_program_or_without_a_network_is_the_authors_error(case: Case) -> None:
-    other = next(one for one in ("claude-code", "codex") if not one.startswith(case.name))
+    other = next(one for one in ("claude-code", "codex") if one != case.program.agent)
     with pytest.raises(AuthorError, match=f"written for {other}"):
         case.agent(type=other).prepare("docker", case.caller, scripted=False)
     for environment in ("docker", "harbor"):
