@@ -10,7 +10,7 @@ from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.evalspec import Eval, dotted
 from harbor_tasks.policy.handlers import Handlers, handlers_of
 from harbor_tasks.policy.lint import lint
-from harbor_tasks.resources import resource, script_module
+from harbor_tasks.resources import resource, script_module, script_text
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.judging import Judging, judging_of
 from harbor_tasks.tasks.layer import Layer, layer_of
@@ -127,7 +127,7 @@ def _instructions(ev: Eval) -> Iterator[Instruction]:
 def _shared(ev: Eval, judging: Judging, layer: Layer, seal: Seal | None) -> Iterator[TaskFile]:
     setup = render_task_file(
         "environment/setup", workdir=ev.spec.sandbox.workdir, home=SANDBOX_HOME, log=INTERCEPTION_LOG, seal=seal,
-        model_base_url=MODEL_BASE_URL, model_key=MODEL_KEY,
+        model_base_url=MODEL_BASE_URL, model_key=MODEL_KEY, memory_script=script_text("memory").rstrip(),
     )  # fmt: skip
     yield made("environment/setup", setup, 0o755)
     codex = ("codex_transcript.py",) if ev.spec.runner.type == "codex" else ()  # what the verifier reads its record by

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harbor_tasks.endpoint import Call
-from harbor_tasks.proving.through.bench import Fixture, script_text
+from harbor_tasks.proving.through.bench import Fixture
 from harbor_tasks.proving.through.session import Spot
+from harbor_tasks.resources import script_text
 
 LATE, KILLED, STOPPED = "toolu_where_0006", "toolu_where_0007", "toolu_where_0008"
 SPOTS = (
