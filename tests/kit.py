@@ -1,4 +1,4 @@
-"""What tests of several rooms share: small files and servers, and what became of the calls of a job."""
+"""What tests of several rooms share: small evals, files and servers, and what became of the calls of a job."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 from harbor_tasks.environments.base import read_trials, trial_dir
 from harbor_tasks.environments.evidence import calls_of, json_lines
 
+SOLVE = "echo yes > done.txt\n"
+"""What solves a case of `small_eval`."""
 _MCP_SERVER = """import getpass, json, os, sys
 for line in sys.stdin:
     request = json.loads(line)
@@ -32,6 +34,17 @@ for line in sys.stdin:
         result = {"content": [{"type": "text", "text": SAYS}]}
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 """
+
+
+def small_eval(name: str) -> dict[str, Any]:
+    """An eval.yaml whose judge wants a file that says yes."""
+    return {
+        "name": name,
+        "dataset": {"path": "cases"},
+        "execution": {"prompt": "do it"},
+        "outputs": [{"path": "done.txt"}],
+        "judges": [{"name": "done", "check": "return outputs['files'].get('done.txt', '').strip() == 'yes'"}],
+    }
 
 
 def mcp_server(tool: str, says: str, *, does: str = "pass") -> str:

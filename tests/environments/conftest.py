@@ -22,12 +22,9 @@ from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_j
 from harbor_tasks.environments.jobs import dry_run, run_job
 from harbor_tasks.environments.plan import JobPlan
 from harbor_tasks.tasks.build import build
-from tests.kit import write_files
+from tests.kit import small_eval, write_files
 
 from .fake_server import Answer, Fake, MakeFake
-
-DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
-SOLVE = "echo yes > done.txt\n"
 
 
 @dataclass
@@ -66,15 +63,7 @@ class Author:
 
     folder: Path
     scratch: Path
-    spec: dict[str, Any] = field(
-        default_factory=lambda: {
-            "name": "desk",
-            "dataset": {"path": "cases"},
-            "execution": {"prompt": "do it"},
-            "outputs": [{"path": "done.txt"}],
-            "judges": [{"name": "done", "check": DONE}],
-        }
-    )
+    spec: dict[str, Any] = field(default_factory=lambda: small_eval("desk"))
 
     @property
     def jobs(self) -> Path:

@@ -16,10 +16,7 @@ from harbor_tasks.environments.base import Event, RunOptions, Trial, read_job, r
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.tasks.build import build
 from harbor_tasks.tasks.manifest import read_manifest
-from tests.kit import write_files
-
-DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
-SOLVE = "echo yes > done.txt\n"
+from tests.kit import SOLVE, small_eval, write_files
 
 
 @dataclass
@@ -28,15 +25,7 @@ class Desk:
 
     folder: Path
     harbor: Path
-    spec: dict[str, Any] = field(
-        default_factory=lambda: {
-            "name": f"desk {secrets.token_hex(3)}",
-            "dataset": {"path": "cases"},
-            "execution": {"prompt": "do it"},
-            "outputs": [{"path": "done.txt"}],
-            "judges": [{"name": "done", "check": DONE}],
-        }
-    )
+    spec: dict[str, Any] = field(default_factory=lambda: small_eval(f"desk {secrets.token_hex(3)}"))
 
     @property
     def out(self) -> Path:

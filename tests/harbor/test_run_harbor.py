@@ -21,10 +21,9 @@ from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.resources import resource
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.tasks.build import build
-from tests.kit import what_became
+from tests.kit import SOLVE, what_became
 
 from .kit import (
-    SOLVE,
     Desk,
     MakeDesk,
     Ran,
