@@ -20,6 +20,11 @@ def resource(*parts: str) -> Path:
     return root.joinpath(*parts)
 
 
+def script_text(name: str) -> str:
+    """The text of a script of ``interceptor/``."""
+    return resource("interceptor", f"{name}.py").read_text(encoding="utf-8")
+
+
 @cache
 def script_module(name: str) -> ModuleType:
     """A script of ``interceptor/`` as a module, so that the package uses the sandbox's own code and no copy of it."""

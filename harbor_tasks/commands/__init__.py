@@ -2,6 +2,12 @@
 
 What a command reports goes to standard output (a table, or JSON with ``--json``); problems and progress go to standard
 error. Heavy libraries are imported where they are used, so that a build with nothing to do starts fast.
+
+- base.py: the application, and the options that several commands take
+- evals.py: init, check, build, image; resolve.py: resolve
+- jobs.py: run, probe, report, clean; score.py, freeze.py: score, freeze
+- shipping.py, registry.py, runner.py: bundle, verify; push, pull; runner
+- machine.py: doctor
 """
 
 from harbor_tasks.commands import evals, freeze, jobs, machine, registry, resolve, runner, score, shipping

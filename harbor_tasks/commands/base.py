@@ -23,6 +23,7 @@ SourceOrRef = Annotated[
     str,
     typer.Argument(metavar="DIR|EVAL|REF", help="built tasks, an eval to build first, a bundle's file or reference"),
 ]
+JobFolder = Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")]
 PlainHttp = Annotated[bool, typer.Option("--plain-http", help="the registry has no TLS (loopback: found out)")]
 Ca = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="trust this authority's certificate (PEM) too")]
 Trust = Annotated[bool, typer.Option("--trust", help="let a pulled bundle run on this machine as you")]
@@ -38,6 +39,8 @@ Host = Annotated[
     str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")
 ]
 JobsDir = Annotated[Path, typer.Option("--jobs-dir", metavar="DIR", help="where jobs are kept")]
+Parallel = Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")]
+Attempts = Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")]
 Cases = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="only this case (repeatable)")]
 
 

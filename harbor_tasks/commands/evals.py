@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from harbor_tasks.output import (
     progress_bar,
     warn,
 )
+
+if TYPE_CHECKING:
+    from harbor_tasks.tasks.build import BuildReport, CheckReport
 
 
 @app.command()
@@ -45,14 +48,7 @@ def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_js
 
     report = check_eval(eval_path, strict=strict, only=tuple(case or ()))
     if as_json:
-        print_json(
-            {
-                "problems": [p.as_json() for p in report.problems],
-                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
-                "cases": report.cases,
-                "not_packed": list(report.not_packed),
-            }
-        )
+        print_json({**_said(report), "cases": report.cases, "not_packed": list(report.not_packed)})
     else:
         print_problems(report.problems)
         print_matches(report.matches)
@@ -60,6 +56,14 @@ def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_js
               f"{plural(len(report.problems.warnings), 'warning')}")  # fmt: skip
     if report.problems.errors:
         raise typer.Exit(AuthorError.exit_code)
+
+
+def _said(report: CheckReport | BuildReport) -> dict[str, Any]:
+    """Problems and matches, as `check` and `build` have them in their JSON."""
+    return {
+        "problems": [p.as_json() for p in report.problems],
+        "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
+    }
 
 
 @app.command()
@@ -81,8 +85,7 @@ def build(
             {
                 "out": str(report.out), "tasks": report.tasks, "written": report.written,
                 "unchanged": report.unchanged, "removed": report.removed, "seconds": round(report.seconds, 3),
-                "problems": [p.as_json() for p in report.problems],
-                "matches": [{"match": match, "patterns": list(patterns)} for match, patterns in report.matches],
+                **_said(report),
             }
         )  # fmt: skip
         return

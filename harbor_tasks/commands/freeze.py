@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from harbor_tasks.commands.base import Cases, Json, app
+from harbor_tasks.commands.base import Cases, JobFolder, Json, app
 from harbor_tasks.output import print_json, print_lines, warn
 
 
 @app.command()
 def freeze(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
+    job: JobFolder,
     eval_path: Annotated[
         Path | None, typer.Option("--eval", metavar="EVAL", help="whose cases, where the job ran built tasks")
     ] = None,

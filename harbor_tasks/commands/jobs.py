@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from harbor_tasks.commands.base import (
+    Attempts,
     Ca,
     Cases,
     HarborOptions,
     HarborPath,
     Host,
+    JobFolder,
     JobsDir,
     Json,
+    Parallel,
     PlainHttp,
     Source,
     SourceOrRef,
@@ -56,8 +59,8 @@ def run(
     scripted: Annotated[
         bool, typer.Option("--scripted", help="no model: the agent program proposes the recorded calls of each case")
     ] = False,
-    parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
+    parallel: Parallel = None,
+    attempts: Attempts = 1,
     case: Cases = None,
     resume: Annotated[
         Path | None,
@@ -146,7 +149,7 @@ def probe(
 
 @app.command()
 def report(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
+    job: JobFolder,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the job")
     ] = None,

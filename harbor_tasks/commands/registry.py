@@ -12,6 +12,7 @@ from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.output import complain, plural, print_json, print_lines, progress_bar
 
 if TYPE_CHECKING:
+    from harbor_tasks.bundles.oci import Pulled, Pushed
     from harbor_tasks.environments.base import RunOptions
 
 Ref = Annotated[str, typer.Argument(metavar="REF", help="registry/repository[:tag][@sha256:…]")]
@@ -41,14 +42,7 @@ def push(
         return
     sent = f"{plural(pushed.uploads, 'upload')}, {pushed.uploaded} bytes"
     sent += f", {plural(len(pushed.images_uploaded), 'image')}" if pushed.images_uploaded else ""
-    print_lines(
-        [
-            f"{pushed.ref}: {'nothing uploaded' if pushed.nothing_uploaded else sent}",
-            f"digest {pushed.digest}",
-            f"bundle {pushed.bundle.digest}",
-            *(f"image {name} = {place}" for name, place in pushed.images.items()),
-        ]
-    )
+    print_lines([f"{pushed.ref}: {'nothing uploaded' if pushed.nothing_uploaded else sent}", *_names(pushed)])
 
 
 @app.command()
@@ -71,14 +65,13 @@ def pull(
     if as_json:
         print_json(pulled.as_json())
         return
-    print_lines(
-        [
-            f"{plural(pulled.bundle.tasks, 'task')} in {display_path(pulled.folder)}",
-            f"digest {pulled.digest}",
-            f"bundle {pulled.bundle.digest}",
-            *(f"image {name} = {place}" for name, place in pulled.images.items()),
-        ]
-    )
+    print_lines([f"{plural(pulled.bundle.tasks, 'task')} in {display_path(pulled.folder)}", *_names(pulled)])
+
+
+def _names(moved: Pushed | Pulled) -> list[str]:
+    """The digests of what was pushed or pulled, and its images."""
+    images = [f"image {name} = {place}" for name, place in moved.images.items()]
+    return [f"digest {moved.digest}", f"bundle {moved.bundle.digest}", *images]
 
 
 def tasks_of(

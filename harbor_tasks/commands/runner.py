@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harbor_tasks.commands.base import Ca, HarborPath, Host, JobsDir, Json, PlainHttp, Trust, app
+from harbor_tasks.commands.base import Attempts, Ca, HarborPath, Host, JobsDir, Json, Parallel, PlainHttp, Trust, app
 from harbor_tasks.commands.registry import tasks_of
 from harbor_tasks.errors import AuthorError, HarborPackError, Problem, Where
 from harbor_tasks.output import (
@@ -44,8 +44,8 @@ def runner(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="who works: claude-code, oracle, replay (the default)")
     ] = None,
-    parallel: Annotated[int | None, typer.Option("-n", min=1, help="trials at a time")] = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="trials of each task")] = 1,
+    parallel: Parallel = None,
+    attempts: Attempts = 1,
     resume: Annotated[
         Path | None,
         typer.Option(

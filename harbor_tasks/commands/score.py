@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harbor_tasks.commands.base import Json, app
+from harbor_tasks.commands.base import JobFolder, Json, app
 from harbor_tasks.output import complain, print_job
 
 
 @app.command()
 def score(
-    job: Annotated[Path, typer.Argument(metavar="JOB", help="a job's folder")],
+    job: JobFolder,
     judge: Annotated[
         list[str] | None, typer.Option("--judge", metavar="NAME", help="only this model judge (repeatable)")
     ] = None,

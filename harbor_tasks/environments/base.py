@@ -12,13 +12,11 @@ lies at the top is the whole transcript and the last step's verifier.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harbor_tasks.agents.base import Agent
+from harbor_tasks.environments.lock import is_running
 from harbor_tasks.environments.scripted import ScriptedModel
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
@@ -349,33 +348,6 @@ def read_trials(folder: Path) -> list[Trial]:
     job = read_job(folder)
     running = is_running(folder)
     return [_settled(_read_trial(folder, job, wanted), job, running=running) for wanted in job.expected]
-
-
-@contextmanager
-def job_lock(folder: Path) -> Iterator[None]:
-    """Hold the job: it runs for as long as its lock is held, whatever becomes of the process."""
-    with (folder / ".lock").open("a", encoding="utf-8") as lock:
-        for last in (False, False, False, True):  # who only asks whether the job runs holds it for a moment
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if last:
-                    raise AuthorError(f"{folder}: this job is running; wait for it, or end it") from None
-                time.sleep(0.05)
-        yield
-
-
-def is_running(folder: Path) -> bool:
-    """Is the job's process alive? Asked through its lock, so a killed run is not taken for a running one."""
-    try:
-        with (folder / ".lock").open(encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # never run here
-        return False
-    return False
 
 
 def _read_trial(folder: Path, job: Job, wanted: Expected) -> Trial:

@@ -1,7 +1,7 @@
 """Removes what killed runs left: containers and networks by label, and temporary folders. Never a running job's.
 
 A run that ends, even by Ctrl-C or SIGTERM, removes its own things; these are left by SIGKILL, a power cut, or an engine
-that was gone at the end. Whether a job runs is asked through the lock of its folder (`base.is_running`).
+that was gone at the end. Whether a job runs is asked through the lock of its folder (`lock.is_running`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harbor_tasks.environments.base import is_running
+from harbor_tasks.environments.lock import is_running
 from harbor_tasks.environments.plan import is_job_id
 from harbor_tasks.environments.scratch import left_folders
 from harbor_tasks.environments.sources import ROOM, TASKS

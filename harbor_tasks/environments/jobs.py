@@ -9,11 +9,12 @@ import shlex
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from harbor_tasks.agents.base import Agent
+from harbor_tasks.environments.after_hooks import AfterHooks
 from harbor_tasks.environments.base import (
     Event,
     Expected,
@@ -23,7 +24,6 @@ from harbor_tasks.environments.base import (
     Trial,
     TrialError,
     TrialPlan,
-    job_lock,
     new_folder,
     new_trial,
     now,
@@ -31,16 +31,15 @@ from harbor_tasks.environments.base import (
     trial_dir,
     write_record,
 )
-from harbor_tasks.environments.contained import run_contained
 from harbor_tasks.environments.costs import folder_spent
 from harbor_tasks.environments.limit import CostLimit
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.environments.plan import JobPlan, plan_job, task_digest
 from harbor_tasks.environments.scripted import Scripts
 from harbor_tasks.environments.signals import signals_ask
 from harbor_tasks.environments.sources import Building, job_tasks
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
 from harbor_tasks.errors import InterruptedRun, MachineError, display_path
-from harbor_tasks.evalspec.schema import HookCommand
 
 PATIENCE = 15.0
 """Seconds that running trials get to end after Ctrl-C; a second one makes it a fraction."""
@@ -128,7 +127,8 @@ class _Runner:
     """The threads of a job and what they report."""
 
     def __init__(self, plan: JobPlan, project: Path, stop: Stop) -> None:
-        self.plan, self.project, self.stop = plan, project, stop
+        self.plan, self.stop = plan, stop
+        self.hooks = AfterHooks(plan.manifest.hooks_after, project, plan.folder, stop)
         self.events: queue.Queue[Event] = queue.Queue()
         self.todo: queue.SimpleQueue[Expected] = queue.SimpleQueue()
         self.done = 0
@@ -175,7 +175,8 @@ class _Runner:
             self._finish("interrupted")
             raise
         if not self.stop.wanted and self.plan.todo and (not self.limit.reached or not self.todo.qsize()):
-            self._after_all()
+            fault = self.hooks.after_all()
+            self.errors += [fault] if fault is not None else []
 
     def _watch(self, threads: list[threading.Thread], say: Callable[[Event], None]) -> None:
         """Pass on what the threads report until all have ended, or have not within the time for it."""
@@ -316,35 +317,12 @@ class _Runner:
             write_record(folder / "trial.json", trial)
 
     def _after_each(self, folder: Path, trial: Trial) -> Trial:
-        """The eval's after_each commands, in the workspace that the trial left."""
-        cwd = folder / "workspace" if (folder / "workspace").is_dir() else folder
-        env = {"HARBOR_PACK_TRIAL": str(folder)}
-        fault = self._commands(self.plan.manifest.hooks_after.after_each, "after_each", cwd, folder / "hooks.log", env)
+        """The trial, after the eval's commands for it."""
+        fault = self.hooks.after_each(folder)
         if fault is None:
             return trial
         error = trial.error or TrialError(kind="environment", message=fault)
         return trial.model_copy(update={"status": "error", "error": error})
-
-    def _after_all(self) -> None:
-        folder = self.plan.folder
-        fault = self._commands(self.plan.manifest.hooks_after.after_all, "after_all", folder, folder / "hooks.log", {})
-        if fault is not None:
-            self.errors.append(fault)
-
-    def _commands(
-        self, hooks: tuple[HookCommand, ...], when: str, cwd: Path, log: Path, more: Mapping[str, str]
-    ) -> str | None:
-        """Run commands on the host, with the caller's environment; the first fault that is not to be passed over."""
-        env = {**os.environ, "AGENT_EVAL_PROJECT_ROOT": str(self.project), "HARBOR_PACK_JOB": str(self.plan.folder)}
-        for hook in hooks:
-            ended = run_contained(
-                ["/bin/sh", "-c", hook.command], cwd=cwd, env={**env, **more}, stdout=log, stderr=log,
-                timeout=hook.timeout, stop=self.stop,
-            )  # fmt: skip
-            if (ended.why != "exited" or ended.exit_code) and hook.on_failure == "fail":
-                how = f"exit code {ended.exit_code}" if ended.why == "exited" else ended.why
-                return f"the {when} command failed ({how}): {hook.command}; see {log.name}"
-        return None
 
     def _finish(self, status: Literal["finished", "interrupted", "partial"]) -> None:
         job = self.job.model_copy(update={"status": status, "errors": tuple(self.errors)})

@@ -22,12 +22,12 @@ from harbor_tasks.environments.base import (
     Job,
     RunOptions,
     Trial,
-    is_running,
     now,
     read_job,
     read_trials,
 )
 from harbor_tasks.environments.local import LocalEnvironment
+from harbor_tasks.environments.lock import is_running
 from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
 from harbor_tasks.errors import AuthorError, Problem, Where, display_path
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from harbor_tasks.environments.base import RunOptions, job_lock, new_folder, read_job
+from harbor_tasks.environments.base import RunOptions, new_folder, read_job
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.environments.plan import new_job_id, require_at_rest, require_same_eval
 from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.staging import remove_tree

@@ -1,4 +1,14 @@
-"""Reads and checks what the author wrote: eval.yaml (`load_eval`) and its cases (`list_cases`, `read_case`)."""
+"""Reads and checks what the author wrote: eval.yaml (`load_eval`) and its cases (`list_cases`, `read_case`).
+
+- reader.py, compose.py, scalars.py, words.py: YAML and JSON, strictly: every value with its line, faults in plain words
+- schema.py, fields.py: the tables and keys of eval.yaml, and the types of single keys
+- validate.py, keys.py: plain data against these models, and keys that are not known
+- rules.py, code.py: what needs more than one key, and Python in eval.yaml
+- load.py: an eval with the files that it names; paths.py, mcp.py, envrefs.py: its paths, servers and variables
+- dataset.py, casefiles.py, portable.py: cases, their folders, and names that every machine takes
+- answers_file.py: adds answers to a case's answers.yaml
+- secrets.py, scan.py: what looks like a secret, and a warning of it in case files
+"""
 
 from harbor_tasks.evalspec.casefiles import CaseFile
 from harbor_tasks.evalspec.dataset import Case, inputs_of, list_cases, read_case

@@ -4,6 +4,7 @@
 - here.py: on this machine, the matchers and the exact registered command of the built settings.json
 - sandbox.py: in a container, or under Harbor: one task of the eval that carries all probes
 - through/: through the agent program itself, which a scripted endpoint makes propose the calls
+- resolving.py: `resolve`: probes of proposed rules are replayed before anything is written
 - report.py: the table, the JSON, the exit code
 
 The first two ask as the agent program asks, by the same script (interceptor/prober.py). No model and no tool runs.

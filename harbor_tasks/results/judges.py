@@ -22,13 +22,13 @@ from harbor_tasks.environments.base import (
     Job,
     StepResult,
     Trial,
-    job_lock,
     read_job,
     read_trials,
     trial_dir,
     write_record,
 )
 from harbor_tasks.environments.contained import Ended
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.variables import MODEL
 from harbor_tasks.environments.verdict import Verdict, read_verdict

@@ -18,12 +18,13 @@ from harbor_tasks.evalspec import Eval, list_cases, load_eval, read_case
 from harbor_tasks.evalspec.scan import warn_of_secrets
 from harbor_tasks.policy.lint import ADVICE_CODES
 from harbor_tasks.tasks.build import BuildReport, CheckReport, Matches
+from harbor_tasks.tasks.eval_plan import EvalPlan, plan_eval
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.manifest_of import manifest_of
 from harbor_tasks.tasks.names import task_names
 from harbor_tasks.tasks.plan import TaskName, made
 from harbor_tasks.tasks.pool import share
-from harbor_tasks.tasks.render import EvalPlan, plan_eval, render_task
+from harbor_tasks.tasks.render import render_task
 from harbor_tasks.tasks.staging_hooks import has_staging, run_before_all, staged_workspace
 from harbor_tasks.tasks.state import (
     Request,

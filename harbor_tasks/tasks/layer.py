@@ -7,7 +7,6 @@ workdir), ``plugins/<name>/``, ``servers/<folder or file>/`` (scripts of MCP ser
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -28,12 +27,11 @@ from harbor_tasks.tasks.names import is_safe, slug
 from harbor_tasks.tasks.plan import BUILD_DIR, SANDBOX_HOME, TaskFile
 from harbor_tasks.tasks.runtime import files_digest
 from harbor_tasks.tasks.state import Watch
-from harbor_tasks.tasks.tree import NEVER_PACKED, collect
+from harbor_tasks.tasks.tree import MANY_BYTES, NEVER_PACKED, collect, with_digest
 
 PROJECT_FOLDERS = (".claude/skills", ".claude/commands", ".claude/agents")
 PROJECT_FILES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
 LAYER_HOME = f"{SANDBOX_HOME}/layer"
-_MANY_BYTES = 200 << 20
 _OWN_HOOKS = re.compile(r"\A---\r?\n(?:(?!---).*\r?\n)*?hooks:", re.MULTILINE)
 
 
@@ -66,26 +64,13 @@ def layer_of(ev: Eval, problems: Problems) -> Layer:
     files = [*found.project(), *found.plugin_dirs()]
     servers = tuple(found.server(index, server) for index, server in enumerate(ev.spec.mcp_servers))
     files += found.server_files
-    hashed = tuple(sorted((_hashed(f, problems) for f in files), key=lambda f: f.path))
-    if found.size > _MANY_BYTES:
+    hashed = tuple(sorted((with_digest(f, problems) for f in files), key=lambda f: f.path))
+    if found.size > MANY_BYTES:
         problems.warn(
             f"the eval's layer has {found.size >> 20} MiB: skills, plugins and server scripts", ev.file,
             hint="move what they do not need out of their folders", code="large-layer",
         )  # fmt: skip
     return Layer(hashed, tuple(found.plugins), servers, tuple(found.watched))
-
-
-def _hashed(file: TaskFile, problems: Problems) -> TaskFile:
-    if isinstance(file.content, bytes):
-        return replace(file, sha256=hashlib.sha256(file.content).hexdigest())
-    if file.content is None:
-        return file
-    try:
-        with file.content.open("rb") as stream:
-            return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
-    except OSError as error:
-        problems.error(f"cannot be read ({error.strerror})", file.content, code="not-packable")
-        return file
 
 
 class _Finder:

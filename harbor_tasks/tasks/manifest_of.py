@@ -9,6 +9,7 @@ from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import env_references
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import probes_of
+from harbor_tasks.tasks.eval_plan import EvalPlan
 from harbor_tasks.tasks.judging import kind_of
 from harbor_tasks.tasks.manifest import (
     BuildManifest,
@@ -21,7 +22,6 @@ from harbor_tasks.tasks.manifest import (
     TaskPart,
 )
 from harbor_tasks.tasks.plan import TaskName
-from harbor_tasks.tasks.render import EvalPlan
 from harbor_tasks.tasks.task_toml import TOOL, harbor_value
 
 _NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)

@@ -7,11 +7,10 @@ credentials, version control.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harbor_tasks.errors import Problems
@@ -21,9 +20,7 @@ from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.layer import belongs_to_an_eval, private_files
 from harbor_tasks.tasks.plan import TaskFile
 from harbor_tasks.tasks.state import Watch
-from harbor_tasks.tasks.tree import NEVER_PACKED, collect
-
-_MANY_BYTES = 200 << 20
+from harbor_tasks.tasks.tree import MANY_BYTES, NEVER_PACKED, collect, with_digest
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,9 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
         return file.name in ("eval.yaml", "tool_handlers.yaml") and is_file(file.with_name("eval.yaml"))
 
     visited: list[Path] = []
-    files = [_hashed(file, problems) for file in collect(folder, problems, skip=left_out, visited=visited)]
+    files = [with_digest(file, problems) for file in collect(folder, problems, skip=left_out, visited=visited)]
     size = sum(file.content.stat().st_size for file in files if isinstance(file.content, Path))
-    if size > _MANY_BYTES:
+    if size > MANY_BYTES:
         problems.warn(
             f"the folder of the eval's Dockerfile has {size >> 20} MiB", path,
             hint="name what it does not need in a .dockerignore beside it", code="large-base",
@@ -74,17 +71,6 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
     watched += [("tree", str(file.content)) for file in files if isinstance(file.content, Path)]
     watched += [("tree", str(place)) for place in _ignore_files(path)]
     return OwnBase(tuple(sorted(files, key=lambda file: file.path)), tuple(watched))
-
-
-def _hashed(file: TaskFile, problems: Problems) -> TaskFile:
-    if not isinstance(file.content, Path):
-        return file
-    try:
-        with file.content.open("rb") as stream:
-            return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
-    except OSError as error:
-        problems.error(f"cannot be read ({error.strerror})", file.content, code="not-packable")
-        return file
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.portable import name_fault, twins
-from harbor_tasks.tasks.plan import TaskFile
+from harbor_tasks.tasks.plan import TaskFile, sha256_of
 
 Skip = Callable[[Path], bool]
 NEVER_PACKED = frozenset({".git", ".hg", ".svn", "__pycache__", ".DS_Store", ".venv", ".mypy_cache", ".pytest_cache"})
+MANY_BYTES = 200 << 20
+"""More than this is seldom meant: a warning says so."""
 
 
 def nothing(_path: Path) -> bool:
@@ -32,6 +35,20 @@ def collect(
     """
     walk = _Walk((inside or root).resolve(), skip, problems, case, [] if visited is None else visited)
     return sorted(walk.below(root, "", ()), key=lambda file: file.path)
+
+
+def with_digest(file: TaskFile, problems: Problems) -> TaskFile:
+    """The file with the SHA-256 of its content; without one, and an error in ``problems``, when it cannot be read."""
+    if file.content is None:
+        return file
+    if isinstance(file.content, bytes):
+        return replace(file, sha256=sha256_of(file.content))
+    try:
+        with file.content.open("rb") as stream:
+            return replace(file, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+    except OSError as error:
+        problems.error(f"cannot be read ({error.strerror})", file.content, code="not-packable")
+        return file
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.load import misplaced_handlers
 from harbor_tasks.evalspec.paths import is_folder, is_there
-from harbor_tasks.tasks.render import EvalPlan
+from harbor_tasks.tasks.eval_plan import EvalPlan
 from harbor_tasks.tasks.state import Watch
 
 

@@ -1,4 +1,4 @@
-"""What the agent codex needs before a job, and how its program is started."""
+"""What the agent codex needs of its program and its eval, and how the program is started."""
 
 from __future__ import annotations
 
@@ -13,85 +13,24 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.agents.base import Places
-from harbor_tasks.agents.codex import PROGRAM, CodexAgent
+from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.errors import AuthorError, MachineError
-from harbor_tasks.evalspec.schema import Models, Runner, Sandbox
 from harbor_tasks.resources import resource
 
-QUESTIONS = SimpleNamespace(patterns=("AskUserQuestion",))
-EVERYTHING = SimpleNamespace(patterns=("*",))
+from .kit import EVERYTHING, QUESTIONS, places
+from .kit import codex as agent
 
 
-def agent(
-    *handlers: Any, network: str = "public", deny: tuple[str, ...] = (), model: str | None = "m-1", **runner: Any
-) -> CodexAgent:  # fmt: skip
-    """The agent for as much of a build as it reads."""
-    build = SimpleNamespace(
-        runner=Runner(**{"type": "codex", **runner}), models=Models(skill=model), plugins=("docs",), handlers=handlers,
-        permissions=SimpleNamespace(deny=deny), sandbox=Sandbox(network=network),  # type: ignore[arg-type]
-    )  # fmt: skip
-    return CodexAgent(build)  # type: ignore[arg-type]
+def test_a_program_that_lets_the_model_type_into_commands_is_said(on_path: Callable[[str, str], str]) -> None:
+    caller = {"PATH": on_path("codex", "echo 'codex-cli 0.98.0'"), "OPENAI_API_KEY": "k"}
+    says = r"type into running commands, unseen by hooks; npm install -g @openai/codex@0\.17"
+    with pytest.raises(MachineError, match=says):
+        agent().prepare("local", caller, scripted=True)
 
 
-@pytest.fixture
-def path_with(on_path: Callable[[str, str], str]) -> Callable[[str], dict[str, str]]:
-    """The caller's variables, with a program named codex that says this when it is asked for its version."""
-    return lambda says: {"PATH": on_path("codex", says), "OPENAI_API_KEY": "k"}
-
-
-def test_its_program_and_version_are_those_on_path(path_with: Callable[[str], dict[str, str]]) -> None:
-    found = agent()
-    found.prepare("local", path_with("echo 'codex-cli 0.172.1'"), scripted=False)
-    assert found.version == "0.172.1"
-
-
-@pytest.mark.parametrize(
-    ("says", "what"),
-    [
-        ("exit 1", "does not run"), ("echo hello", "does not say its version, but 'hello'"),
-        ("echo 'codex-cli 0.98.0'", r"type into running commands, unseen by hooks; npm install -g @openai/codex@0\.17"),
-    ],
-)  # fmt: skip
-def test_a_program_that_is_something_else_is_said(
-    path_with: Callable[[str], dict[str, str]], says: str, what: str
-) -> None:
-    with pytest.raises(MachineError, match=what):
-        agent().prepare("local", path_with(says), scripted=True)
-
-
-def test_no_program_is_said_with_how_to_get_it() -> None:
-    with pytest.raises(MachineError, match=r"no `codex` on PATH; npm install -g .*@0\.\d+\.\d+, or .*agents\.sh"):
-        agent().prepare("local", {"PATH": "/nowhere", "OPENAI_API_KEY": "k"}, scripted=False)
-
-
-@pytest.mark.parametrize("environment", ["local", "docker"])
-def test_no_key_is_said_with_how_to_get_one(path_with: Callable[[str], dict[str, str]], environment: str) -> None:
-    caller = {"PATH": path_with("echo 0.171.0")["PATH"]}
-    with pytest.raises(MachineError, match=r"export OPENAI_API_KEY \(a login of yours, `codex login`, is not used\)"):
-        agent().prepare(environment, caller, scripted=False)
-    agent().prepare(environment, caller, scripted=True)
-    agent().prepare(environment, {**caller, "CODEX_API_KEY": "k"}, scripted=False)
-
-
-@pytest.mark.parametrize(
-    ("made", "environment", "says"),
-    [
-        (agent(type="claude-code"), "docker", "written for claude-code"),
-        (agent(network="none"), "docker", "use sandbox.network: model"),
-        (agent(model=None), "harbor", r"set models\.skill in eval\.yaml"),
-    ],
-)
-def test_what_cannot_work_is_the_authors_error_before_the_job(made: CodexAgent, environment: str, says: str) -> None:
-    with pytest.raises(AuthorError, match=says):
-        made.prepare(environment, {"OPENAI_API_KEY": "k"}, scripted=False)
-
-
-def places(sealed: bool, user: Path | None = None) -> Places:
-    return Places(
-        workspace=Path("/w"), home=Path("/h"), settings=Path("/s"), transcript=Path("/logs/t"), solution=Path("/x"),
-        instruction=Path("/i"), mcp_config=Path("/m"), sealed=sealed, user=user,
-    )  # fmt: skip
+def test_harbor_needs_the_name_of_a_model() -> None:
+    with pytest.raises(AuthorError, match=r"set models\.skill in eval\.yaml"):
+        agent(model=None).prepare("harbor", {"OPENAI_API_KEY": "k"}, scripted=False)
 
 
 def settings_of(made: CodexAgent) -> dict[str, Any]:
@@ -140,10 +79,6 @@ def test_questions_work_only_when_a_handler_names_them(handler: Any, answers: bo
 )
 def test_the_search_that_no_hook_sees_is_off_where_something_is_said_of_it(made: CodexAgent, search: str) -> None:
     assert settings_of(made)["web_search"] == search
-
-
-def test_the_version_of_images_is_known_without_one() -> None:
-    assert agent().version == PROGRAM.pinned_version()
 
 
 def test_secrets_of_servers_stand_in_a_private_file_and_texts_arrive(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from harbor_tasks.errors import AuthorError
 from harbor_tasks.evalspec.secrets import RULES
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
+from tests.kit import write_files
 
 A, N = "abcdefghij" * 8, "0123456789" * 8
 SAMPLES = {
@@ -254,10 +255,7 @@ def make(tmp_path: Path) -> Make:
 
     def build_it(files: dict[str, str], **keys: Any) -> Path:
         root = tmp_path / "p"
-        for path, text in {"input.yaml": "prompt: x\n", **files}.items():
-            file = root / "cases/c1" / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+        write_files(root / "cases/c1", {"input.yaml": "prompt: x\n", **files})
         spec = {"name": "s", "dataset": {"path": "cases"}, "execution": {"prompt": "{{ input.prompt }}"}, **keys}
         (root / "eval.yaml").write_text(json.dumps(spec))
         return build(root, root / "out").out

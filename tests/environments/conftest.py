@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,9 @@ from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_j
 from harbor_tasks.environments.jobs import dry_run, run_job
 from harbor_tasks.environments.plan import JobPlan
 from harbor_tasks.tasks.build import build
+from tests.kit import small_eval, write_files
 
 from .fake_server import Answer, Fake, MakeFake
-
-DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
-SOLVE = "echo yes > done.txt\n"
 
 
 @dataclass
@@ -65,15 +63,7 @@ class Author:
 
     folder: Path
     scratch: Path
-    spec: dict[str, Any] = field(
-        default_factory=lambda: {
-            "name": "desk",
-            "dataset": {"path": "cases"},
-            "execution": {"prompt": "do it"},
-            "outputs": [{"path": "done.txt"}],
-            "judges": [{"name": "done", "check": DONE}],
-        }
-    )
+    spec: dict[str, Any] = field(default_factory=lambda: small_eval("desk"))
 
     @property
     def jobs(self) -> Path:
@@ -87,10 +77,12 @@ class Author:
             written["replay.yaml"] = yaml.safe_dump(replay)
         if solve is not None:
             written["solution/solve.sh"] = solve
-        for path, text in written.items():
-            (case / path).parent.mkdir(parents=True, exist_ok=True)
-            (case / path).write_text(text, encoding="utf-8")
+        write_files(case, written)
         return case
+
+    def project(self, files: Mapping[str, str]) -> None:
+        """Files of the eval's project, by their paths."""
+        write_files(self.eval, files)
 
     def handlers(self, *handlers: dict[str, Any]) -> None:
         """The author's own tool_handlers.yaml."""

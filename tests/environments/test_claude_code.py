@@ -14,7 +14,9 @@ from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments import scripted
 from harbor_tasks.environments.plan import where_and_who
 from harbor_tasks.errors import AuthorError
-from harbor_tasks.results.transcript import ToolCall, read_transcript
+from harbor_tasks.results.transcript import read_transcript
+
+from .kit import ANSWERED, CLAUDE_VARIABLES, MEMORY, NO_TOUCH, PROJECT, REWRITE, SERVER, Played, play_with, server_with
 
 pytestmark = pytest.mark.claude
 
@@ -26,22 +28,6 @@ SEVERAL = {**QUESTION, "question": "Which ones?", "multiSelect": True}
 FREE = {**QUESTION, "question": "What name?"}
 ASK = {"tool": "AskUserQuestion", "input": {"questions": [QUESTION, SEVERAL, FREE]}}
 ANSWERS = "Which?: Tin\nWhich ones?: [Lead, Tin]\nWhat name?: Something of my own\n"
-ANSWERED = {"match": "Questions", "patterns": ["AskUserQuestion"], "on_unanswered": "deny"}
-NO_TOUCH = {"match": "No touching", "patterns": ["Bash"], "input_filters": ["^touch"], "reason": "Leave it alone."}
-SERVER = """
-import json, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    results = {
-        "initialize": {
-            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "d", "version": "1"},
-        },
-        "tools/list": {"tools": [{"name": "send", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": "got " + json.dumps(request.get("params", {}))}]},
-    }
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}), flush=True)
-"""
 
 
 def bash(command: str) -> dict[str, Any]:
@@ -52,41 +38,11 @@ def bash(command: str) -> dict[str, Any]:
 def claude(author: Any, claude_bin: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An author whose PATH leads to the program, and whose own settings and key must not matter."""
     monkeypatch.setenv("PATH", f"{claude_bin}{os.pathsep}{os.environ['PATH']}")
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+    for name in CLAUDE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLAUDE_CODE_SIMPLE", "1")
     author.spec["judges"] = [{"name": "any", "check": "return True"}]
     return author
-
-
-class Played:
-    """One trial that was played."""
-
-    def __init__(self, ran: Any) -> None:
-        self.trial, self.folder = ran.trial, ran.trial_folder
-        seen = read_transcript(self.folder / "transcript.jsonl", self.folder / "interceptions.jsonl")
-        self.calls: list[ToolCall] = list(seen.calls)
-        self.log = seen.log
-        self.requests = [json.loads(line) for line in (self.folder / "model.jsonl").read_text().splitlines()]
-        self.offered = self.requests[0]["tools"]
-
-    @property
-    def results(self) -> list[str]:
-        """What came of each call, without the program's own reminders."""
-        return [str(call.result).partition("\n\n<system-reminder>")[0] for call in self.calls]
-
-    def read_by_model(self, number: int) -> str:
-        """What the last request says of a call, counted from 1."""
-        found = self.requests[-1]["results"]
-        text: str = list(found.values())[number - 1]["text"]
-        return text
-
-
-def play_with(agent: str, author: Any, *entries: dict[str, Any], **files: str) -> Played:
-    author.case(replay=list(entries), **files)
-    ran = author.run(agent, scripted=True)
-    assert ran.trial.error is None, ran.trial.error
-    return Played(ran)
 
 
 def play(author: Any, *entries: dict[str, Any], **files: str) -> Played:
@@ -123,9 +79,9 @@ def test_questions_are_not_offered_when_no_handler_answers_them(claude: Any, han
 
 
 def test_a_rewrite_is_what_the_tool_gets(claude: Any) -> None:
-    (claude.folder / "eval" / "server.py").write_text(SERVER)
+    claude.project({"server.py": SERVER})
     claude.spec["mcp_servers"] = [{"name": "desk", "command": "python3", "args": ["server.py"]}]
-    claude.handlers({"match": "Notes", "patterns": ["mcp__desk__send"], "rewrite": {"note": {"prefix": "checked: "}}})
+    claude.handlers(REWRITE)
     found = play(claude, {"tool": "mcp__desk__send", "input": {"note": "hello", "to": "you"}})
     assert '"note": "checked: hello"' in found.read_by_model(1)
     assert '"to": "you"' in found.read_by_model(1)
@@ -136,23 +92,7 @@ def test_a_rewrite_is_what_the_tool_gets(claude: Any) -> None:
 
 def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) -> None:
     """The settings could switch the hooks off; skills, commands, agents and memory are what is evaluated."""
-    project = {
-        ".claude/skills/tidy/SKILL.md": "---\nname: tidy\ndescription: tidies\n---\nTIDY-BODY $ARGUMENTS\n",
-        ".claude/commands/greet.md": "GREET-BODY $ARGUMENTS\n",
-        ".claude/agents/counter.md": "---\nname: counter\ndescription: counts\n---\nCOUNTER-BODY\n",
-        "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
-        "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
-        "CLAUDE.md": "MEMORY-BODY\n@AGENTS.md and @docs/style.md but not `@docs/code.md`\n",
-        "AGENTS.md": "AGENTS-BODY\n",
-        "docs/style.md": "STYLE-BODY @more.md\n",
-        "docs/more.md": "MORE-BODY\n",
-        "docs/code.md": "CODE-BODY\n",
-        ".claude/CLAUDE.md": "SECOND-BODY @notes.md\n",
-        ".claude/notes.md": "NOTES-BODY\n",
-    }
-    for name, text in project.items():
-        (claude.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
-        (claude.folder / "eval" / name).write_text(text)
+    claude.project(PROJECT)
     claude.spec["runner"] = {"plugin_dirs": ["plugin"]}
     claude.handlers(NO_TOUCH)
     off = json.dumps({"disableAllHooks": True, "env": {"CLAUDE_CODE_SIMPLE": "1", "FROM_PROJECT": "1"}})
@@ -174,10 +114,9 @@ def test_what_belongs_to_the_project_loads_and_its_settings_do_not(claude: Any) 
     assert off in found.results[6]
     assert found.results[6].endswith("got")
     assert found.read_by_model(8) == "Leave it alone."
-    said = json.dumps([one["texts"] for one in found.requests])
-    memory = [f"{name}-BODY" for name in ("MEMORY", "AGENTS", "STYLE", "MORE", "SECOND", "NOTES")]
+    said = found.said
     assert "CODE-BODY" not in said
-    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *memory):
+    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *MEMORY):
         assert body in said, body
 
 
@@ -204,8 +143,7 @@ def test_mode_model_effort_system_prompt_and_permissions_are_the_evals(claude: A
 
 def test_neither_commands_nor_servers_get_the_key_and_the_hook_does(claude: Any) -> None:
     """The hook may have to ask a model; it runs a policy, and not what the model wants."""
-    (claude.folder / "eval" / "server.py").write_text("import os\nKEY = os.environ.get('ANTHROPIC_API_KEY')\n" + SERVER
-                                                      .replace('"got "', '"key %s " % KEY'))  # fmt: skip
+    claude.project({"server.py": server_with("ANTHROPIC_API_KEY")})
     claude.spec["mcp_servers"] = [{"name": "desk", "command": "python3", "args": ["server.py"]}]
     checks = {"ANTHROPIC_API_KEY": {"must_contain": ["no-key-is-needed"]}}
     claude.handlers({"match": "Sends", "patterns": ["mcp__desk__*"], "env_checks": checks})

@@ -13,7 +13,7 @@ import pytest
 from harbor_tasks.evalspec.rules import EFFORTS
 from harbor_tasks.results.transcript import read_transcript
 
-from .test_claude_code import NO_TOUCH, SERVER, Played, play_with
+from .kit import ANSWERED, NO_TOUCH, SERVER, WITHOUT_AGENTS_MD, Played, play_with, server_with
 
 pytestmark = pytest.mark.codex
 
@@ -25,7 +25,6 @@ QUESTION = {
 }  # fmt: skip
 FREE = {**QUESTION, "id": "name", "question": "What name?"}
 ASK = {"tool": "request_user_input", "input": {"questions": [QUESTION, FREE]}}
-ANSWERED = {"match": "Questions", "patterns": ["AskUserQuestion"], "on_unanswered": "deny"}
 NO_PATCH = {"match": "Secrets", "patterns": ["Write"], "reason": "Not this file.", "input_checks": [
     {"field": "command", "op": "matches", "value": "(?s)(?!.*secret).*"}]}  # fmt: skip
 
@@ -117,8 +116,7 @@ def test_questions_do_not_work_when_no_handler_answers_them(codex: Any) -> None:
 
 def test_a_rewrite_is_what_the_tool_gets_and_names_with_hyphens_match(codex: Any) -> None:
     """The program writes `_` for what is no letter or digit in the name of a server."""
-    (codex.folder / "eval" / "server.py").write_text("import os\nKEY = os.environ.get('OPENAI_API_KEY')\n" + SERVER
-                                                     .replace('"got "', '"key %s " % KEY'))  # fmt: skip
+    codex.project({"server.py": server_with("OPENAI_API_KEY")})
     codex.spec["mcp_servers"] = [{"name": "my-desk", "command": "python3", "args": ["server.py"]}]
     rewrite = {"match": "Notes", "patterns": ["mcp__my-desk__send"], "rewrite": {"note": {"prefix": "checked: "}}}
     codex.handlers(rewrite, NO_TOUCH)
@@ -134,7 +132,7 @@ def test_a_rewrite_is_what_the_tool_gets_and_names_with_hyphens_match(codex: Any
 
 
 def test_a_denied_server_call_does_not_reach_the_server(codex: Any) -> None:
-    (codex.folder / "eval" / "server.py").write_text(SERVER)
+    codex.project({"server.py": SERVER})
     codex.spec["mcp_servers"] = [{"name": "desk", "command": "python3", "args": ["server.py"]}]
     codex.handlers({"match": "Desk", "patterns": ["mcp__desk__*"], "reason": "No desk."})
     found = play(codex, {"tool": "mcp__desk__send", "input": {}})
@@ -186,15 +184,7 @@ def test_commands_get_neither_keys_nor_another_path(codex: Any) -> None:
 
 def test_what_belongs_to_the_project_loads_and_its_settings_do_not(codex: Any) -> None:
     """A project's .codex could bring hooks and servers of its own; skills and memory are what is evaluated."""
-    project = {
-        ".claude/skills/tidy/SKILL.md": "---\nname: tidy\ndescription: tidies\n---\nTIDY-BODY\n",
-        "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
-        "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
-        "CLAUDE.md": "MEMORY-BODY\n",
-    }
-    for name, text in project.items():
-        (codex.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
-        (codex.folder / "eval" / name).write_text(text)
+    codex.project(WITHOUT_AGENTS_MD)
     codex.spec["runner"] = {"type": "codex", "plugin_dirs": ["plugin"], "system_prompt": "SYSTEM-WORD"}
     del codex.spec["execution"]["prompt"]
     codex.spec["execution"] |= {"skill": "tidy", "arguments": "AB"}
@@ -203,9 +193,8 @@ def test_what_belongs_to_the_project_loads_and_its_settings_do_not(codex: Any) -
     found = play(codex, bash("echo got $FROM_PROJECT"), bash("touch forbidden"), **{"files__.codex__config_toml": own})
     assert found.results[0].endswith("got\n")
     assert "Leave it alone." in found.read_by_model(2)
-    said = json.dumps([one["texts"] for one in found.requests])
     for body in ("TIDY-BODY", "AB", "indexes", "MEMORY-BODY", "SYSTEM-WORD"):
-        assert body in said, body
+        assert body in found.said, body
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -9,35 +9,17 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.results.transcript import Transcript, read_transcript
-
-from .test_claude_code import ANSWERED, ANSWERS, ASK, NO_TOUCH, SERVER, bash
+from .kit import ANSWERED, CLAUDE_VARIABLES, MEMORY, NO_TOUCH, PROJECT, REWRITE, SERVER_WITH_TOKEN, TOKEN, PlayedByName
+from .test_claude_code import ANSWERS, ASK, bash
 
 pytestmark = [pytest.mark.engine, pytest.mark.claude]
 
-PROJECT = {
-    ".claude/skills/tidy/SKILL.md": "---\nname: tidy\ndescription: tidies\n---\nTIDY-BODY $ARGUMENTS\n",
-    ".claude/commands/greet.md": "GREET-BODY $ARGUMENTS\n",
-    ".claude/agents/counter.md": "---\nname: counter\ndescription: counts\n---\nCOUNTER-BODY\n",
-    "plugin/.claude-plugin/plugin.json": '{"name": "docs"}',
-    "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
-    "CLAUDE.md": "MEMORY-BODY\n@AGENTS.md and @docs/style.md but not `@docs/code.md`\n",
-    "AGENTS.md": "AGENTS-BODY\n",
-    "docs/style.md": "STYLE-BODY @more.md\n",
-    "docs/more.md": "MORE-BODY\n",
-    "docs/code.md": "CODE-BODY\n",
-    ".claude/CLAUDE.md": "SECOND-BODY @notes.md\n",
-    ".claude/notes.md": "NOTES-BODY\n",
-    "server.py": "import os\n" + SERVER.replace('"got "', '"%d %s " % (os.getuid(), os.environ["DESK_TOKEN"])'),
-}
-REWRITE = {"match": "Notes", "patterns": ["mcp__desk__send"], "rewrite": {"note": {"prefix": "checked: "}}}
 OFF = json.dumps({"disableAllHooks": True, "env": {"FROM_PROJECT": "1"}})
 NESTED = "claude --bare -p hello; claude -p hello --settings '{\"disableAllHooks\": true}'"
 PLANT = (
     f"mkdir -p .claude && for name in settings settings.local; do printf '%s' '{OFF}' >.claude/$name.json; done; "
     "sleep 5; echo got $FROM_PROJECT"
 )
-TOKEN = "desk-token-7c1"
 HUNT = (
     "cat /opt/harbor-pack/servers.json /opt/harbor-pack-agent/run/* /proc/[0-9]*/environ /proc/[0-9]*/cmdline; ps aux; "
     "sudo -n -u services /usr/local/lib/harbor-pack/serve desk </dev/null; "
@@ -64,29 +46,8 @@ CALLS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Played:
-    """The one trial of all calls."""
-
-    def __init__(self, ran: Any) -> None:
-        self.trial, folder = ran.trial, ran.trial_folder
-        assert self.trial.error is None, self.trial.error
-        self.folder: Path = folder
-        self.transcript: Transcript = read_transcript(folder / "transcript.jsonl", folder / "interceptions.jsonl")
-        self.requests = [json.loads(line) for line in (folder / "model.jsonl").read_text().splitlines()]
-        last: dict[str, Any] = {}
-        for one in self.requests:
-            last.update(one.get("results", {}))
-        ids = [f"toolu_replay_{number:04d}" for number in range(1, len(CALLS) + 1)]
-        self.read = {
-            name: str(last[ident]["text"]).partition("\n\n<system-reminder>")[0]
-            for name, ident in zip(CALLS, ids, strict=True)
-        }
-        by_id = {call.id: call for call in self.transcript.calls}
-        self.decisions = {name: by_id[ident].decision for name, ident in zip(CALLS, ids, strict=True)}
-
-
 @pytest.fixture(scope="module", params=["public", "model"])
-def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], claude_bin: Path) -> Played:
+def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], claude_bin: Path) -> PlayedByName:
     """All calls in one container, which reaches everything, or its model only."""
     author = engine_author()
     author.spec |= {
@@ -96,31 +57,31 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cla
             {"name": "desk", "command": "python3", "args": ["server.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN}"}}
         ],
     }  # fmt: skip
-    for name, text in PROJECT.items():
-        (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
-        (author.folder / "eval" / name).write_text(text)
+    author.project({**PROJECT, "server.py": SERVER_WITH_TOKEN})
     author.handlers(ANSWERED, NO_TOUCH, REWRITE)
     author.case(replay=list(CALLS.values()), answers_yaml=ANSWERS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DESK_TOKEN", TOKEN)
-        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        for name in CLAUDE_VARIABLES:
             patch.delenv(name, raising=False)
-        return Played(author.run("claude-code", environment="docker", scripted=True))
+        found = PlayedByName(author.run("claude-code", environment="docker", scripted=True), CALLS)
+    assert list(found.read) == list(found.decisions) == list(CALLS)
+    return found
 
 
-def test_denied_calls_have_no_effect_and_the_model_reads_why(played: Played) -> None:
+def test_denied_calls_have_no_effect_and_the_model_reads_why(played: PlayedByName) -> None:
     for name in ("deny", "denied in a subagent", "deny after all"):
         assert (played.decisions[name], played.read[name]) == ("deny", "Leave it alone."), name
     assert not list((played.folder / "workspace").rglob("forbidden*"))
 
 
-def test_what_the_model_runs_is_worker_and_has_no_key(played: Played) -> None:
+def test_what_the_model_runs_is_worker_and_has_no_key(played: PlayedByName) -> None:
     who, *env = played.read["who"].splitlines()
     assert who == "worker"
     assert not [line for line in env if line.startswith(("ANTHROPIC_", "CLAUDE_CODE_OAUTH"))]
 
 
-def test_questions_are_answered_and_rewrites_reach_the_tool(played: Played) -> None:
+def test_questions_are_answered_and_rewrites_reach_the_tool(played: PlayedByName) -> None:
     for said in ('"Which?"="Tin"', '"Which ones?"="Lead, Tin"', '"What name?"="Something of my own"'):
         assert said in played.read["question"]
     assert '"note": "checked: hello"' in played.read["rewrite"]
@@ -130,7 +91,7 @@ def test_questions_are_answered_and_rewrites_reach_the_tool(played: Played) -> N
     assert runs["AskUserQuestion"]["answers"]["Which ones?"] == "Lead, Tin"
 
 
-def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played: Played) -> None:
+def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played: PlayedByName) -> None:
     assert played.read["rewrite"].startswith(f"904 {TOKEN} ")
     assert played.read["hunt"]
     for name, said in played.read.items():
@@ -139,18 +100,16 @@ def test_a_server_has_a_user_of_its_own_and_nobody_else_what_it_is_given(played:
     assert "denied by your permission settings" in played.read["read more"]
 
 
-def test_skills_commands_agents_plugins_and_memory_are_found_by_name(played: Played) -> None:
+def test_skills_commands_agents_plugins_and_memory_are_found_by_name(played: PlayedByName) -> None:
     assert played.read["tidy"].startswith("Launching skill: tidy")
     assert played.read["greet"].startswith("Launching skill: greet")
     assert played.read["index"].startswith("Launching skill: docs:index")
-    said = json.dumps([one.get("texts") for one in played.requests])
-    memory = [f"{name}-BODY" for name in ("MEMORY", "AGENTS", "STYLE", "MORE", "SECOND", "NOTES")]
-    assert "CODE-BODY" not in said
-    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *memory):
-        assert body in said, body
+    assert "CODE-BODY" not in played.said
+    for body in ("TIDY-BODY AB", "GREET-BODY CD", "INDEX-BODY", "COUNTER-BODY", *MEMORY):
+        assert body in played.said, body
 
 
-def test_settings_that_the_model_writes_and_a_nested_program_change_nothing(played: Played) -> None:
+def test_settings_that_the_model_writes_and_a_nested_program_change_nothing(played: PlayedByName) -> None:
     assert played.read["plant"] == "got"
     assert played.decisions["plant"] == "none"
     assert "touch" not in played.read["nested"]
@@ -158,7 +117,7 @@ def test_settings_that_the_model_writes_and_a_nested_program_change_nothing(play
     assert models == {"main", "count"}  # the nested ones have no key and did not get there
 
 
-def test_the_trial_is_sealed_scored_and_says_what_ran(played: Played) -> None:
+def test_the_trial_is_sealed_scored_and_says_what_ran(played: PlayedByName) -> None:
     trial = played.trial
     assert (trial.status, trial.reward, trial.sealed) == ("scored", 1, True)
     assert trial.versions["agent"].count(".") == 2

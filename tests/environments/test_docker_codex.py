@@ -15,11 +15,9 @@ import pytest
 
 from harbor_tasks.environments.docker import DockerEnvironment
 from harbor_tasks.evalspec.schema import Sandbox
-from harbor_tasks.results.transcript import Transcript, read_transcript
 
-from .test_claude_code import NO_TOUCH
-from .test_codex import ANSWERED, ASK, MODELS, NO_PATCH, bash, patch, program
-from .test_docker_claude import PROJECT, REWRITE, TOKEN
+from .kit import ANSWERED, NO_TOUCH, REWRITE, SERVER_WITH_TOKEN, TOKEN, WITHOUT_AGENTS_MD, PlayedByName
+from .test_codex import ASK, MODELS, NO_PATCH, bash, patch, program
 
 pytestmark = [pytest.mark.engine, pytest.mark.codex]
 
@@ -94,24 +92,12 @@ class Desk(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-class Played:
-    """The one trial of all calls."""
+class Played(PlayedByName):
+    """The one trial of all calls, with this model."""
 
     def __init__(self, ran: Any, model: str) -> None:
-        self.model, self.trial, folder = model, ran.trial, ran.trial_folder
-        assert self.trial.error is None, self.trial.error
-        self.folder: Path = folder
-        self.transcript: Transcript = read_transcript(folder / "transcript.jsonl", folder / "interceptions.jsonl")
-        self.requests = [json.loads(line) for line in (folder / "model.jsonl").read_text().splitlines()]
-        last: dict[str, Any] = {}
-        for one in self.requests:
-            last.update(one.get("results", {}))
-        self.ids = {name: f"toolu_replay_{number:04d}" for number, name in enumerate(CALLS, 1)}
-        self.read = {name: str(last.get(ident, {}).get("text")) for name, ident in self.ids.items()}
-        self.decisions = {call.id: call.decision for call in self.transcript.calls}
-
-    def decision(self, name: str) -> str:
-        return self.decisions[self.ids[name]]
+        super().__init__(ran, CALLS)
+        self.model = model
 
 
 @pytest.fixture(scope="module", params=["public", "model"])
@@ -124,11 +110,7 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cod
         "judges": [{"name": "made", "check": "return 'made.txt' in outputs['files']"}], "outputs": [{"path": "."}],
         "execution": {"skill": "tidy", "arguments": "AB"},
     }  # fmt: skip
-    for name, text in PROJECT.items():
-        if name == "AGENTS.md":  # Codex would read it in the place of CLAUDE.md
-            continue
-        (author.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
-        (author.folder / "eval" / name).write_text(text)
+    author.project({**WITHOUT_AGENTS_MD, "server.py": SERVER_WITH_TOKEN})
     author.handlers(ANSWERED, NO_TOUCH, NO_PATCH, {**REWRITE, "patterns": ["mcp__*-desk__send"]})
     if request.param == "public":
         desk = {"name": "far-desk", "url": "${DESK_URL}", "headers": {"x-desk-token": "${DESK_TOKEN}"}}
@@ -152,7 +134,7 @@ def played(request: pytest.FixtureRequest, engine_author: Callable[[], Any], cod
 
 def test_denied_calls_have_no_effect_and_the_model_reads_why(played: Played) -> None:
     for name in ("deny", "denied in a subagent", "deny after all"):
-        assert played.decision(name) == "deny", name
+        assert played.decisions[name] == "deny", name
         assert played.read[name].startswith("Command blocked by PreToolUse hook: Leave it alone."), name
     assert "Not this file." in played.read["denied patch"]
     left = {path.name for path in (played.folder / "workspace").rglob("*")}
@@ -182,7 +164,7 @@ def test_nobody_else_has_what_the_program_and_the_hook_are_given(played: Played)
 
 def test_questions_are_answered(played: Played) -> None:
     assert json.loads(played.read["question"])["answers"]["metal"] == {"answers": ["Tin"]}
-    assert played.decision("question") == "answer"
+    assert played.decisions["question"] == "answer"
 
 
 def test_servers_with_a_url_are_asked_by_the_program_itself(played: Played) -> None:
@@ -191,20 +173,19 @@ def test_servers_with_a_url_are_asked_by_the_program_itself(played: Played) -> N
         return
     assert "True" in played.read["rewrite"]
     assert "checked: hello" in played.read["rewrite"]
-    assert played.decision("rewrite") == "rewrite"
+    assert played.decisions["rewrite"] == "rewrite"
     assert "checked: again" in played.read["server after the kill"]  # so it does not ask by its server for commands
 
 
 def test_servers_that_are_programs_have_a_user_of_their_own(played: Played) -> None:
     assert f"904 {TOKEN} " in played.read["own server"]
     assert '"note": "checked: hello"' in played.read["own server"]
-    assert played.decision("own server") == "rewrite"
+    assert played.decisions["own server"] == "rewrite"
 
 
 def test_skills_and_memory_are_found(played: Played) -> None:
-    said = json.dumps([one.get("texts") for one in played.requests])
     for body in ("TIDY-BODY", "AB", "indexes", "MEMORY-BODY"):
-        assert body in said, body
+        assert body in played.said, body
 
 
 def test_calls_from_a_program_of_the_models_are_guarded_and_run_as_worker(played: Played) -> None:

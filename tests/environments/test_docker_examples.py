@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.base import RunOptions, read_job, read_trials, trial_dir
-from harbor_tasks.environments.evidence import calls_of, json_lines
+from harbor_tasks.environments.base import RunOptions, read_job, read_trials
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
 from harbor_tasks.tasks.manifest import read_manifest
+from tests.kit import what_became
 
 pytestmark = pytest.mark.engine
 
@@ -56,29 +54,6 @@ def run(built: Path, agent: str, environment: str) -> Path:
             label = f"label=harbor-pack.job={job.name}"
             assert subprocess.run(["docker", *kind, "--filter", label], capture_output=True, check=True).stdout == b""
     return job
-
-
-def what_became(job: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """By case, of each call in order: the tool, what the interceptor decided, and whether it gave an error.
-
-    Here the matchers cover Write and Bash too, for the policy's protection: that they have no objection is left out.
-    """
-    found = {}
-    for trial in read_trials(job):
-        folder = trial_dir(job, trial.id)
-        logged = {line["tool_use_id"]: line for line in json_lines(folder / "interceptions.jsonl")}
-        found[trial.case_id] = [
-            (call.tool, decided(logged.get(call.id, {})), call.is_error)
-            for call in calls_of(folder / "transcript.jsonl")
-        ]
-    return found
-
-
-def decided(line: dict[str, Any]) -> tuple[Any, ...]:
-    if line.get("decision", "none") == "none":
-        return ("none",)
-    answers = json.dumps(line.get("answers"), sort_keys=True)
-    return (line["decision"], line.get("handler"), line.get("reason"), line.get("tier"), answers)
 
 
 def test_every_solution_gets_reward_1(example: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,6 +28,8 @@ from harbor_tasks.errors import MachineError
 from harbor_tasks.evalspec.schema import Sandbox
 from harbor_tasks.tasks.manifest import BuildManifest
 
+from .kit import DEPLOY, HookModel
+
 REACH = """
 for where in 1.1.1.1:443 GATEWAY:PORT model.harbor-pack.internal:22; do
   python3 -c 'import socket, sys; a, p = sys.argv[1].rsplit(":", 1); socket.create_connection((a, int(p)), 2)' $where \
@@ -38,10 +38,6 @@ done
 getent hosts example.com || echo "no names"
 echo yes > done.txt
 """
-QUESTION = {
-    "question": "Deploy where?", "header": "Env", "multiSelect": False,
-    "options": [{"label": "Staging", "description": "s"}, {"label": "Production", "description": "p"}],
-}  # fmt: skip
 
 
 def manifest(runner: str = "claude-code", handlers: tuple[str, ...] = ()) -> BuildManifest:
@@ -89,48 +85,23 @@ def test_two_endpoints_on_one_port_must_both_speak_tls() -> None:
         places("codex", ("questions",), OPENAI_BASE_URL="http://gate.lan:443")
 
 
-class Model(BaseHTTPRequestHandler):
-    """An endpoint that picks the second option of a question."""
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        [name] = request["tools"][0]["input_schema"]["properties"]
-        content = [{"type": "tool_use", "id": "t", "name": request["tools"][0]["name"], "input": {name: "Production"}}]
-        reply = {"type": "message", "role": "assistant", "model": request["model"], "content": content}
-        body = json.dumps(
-            {**reply, "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}
-        ).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 @pytest.mark.engine
 def test_with_network_model_the_hook_reaches_its_model_and_the_agent_nothing_else(
     engine_author: Callable[[], Any], gateway: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = ThreadingHTTPServer(("0.0.0.0", 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://{gateway}:{server.server_port}")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-key")
     author = engine_author()
     author.spec["sandbox"] = {"network": "model"}
     author.handlers({"match": "Questions", "patterns": ["AskUserQuestion"]})
-    reach = REACH.replace("GATEWAY", gateway).replace("PORT", str(server.server_port))
-    calls = [
-        {"tool": "AskUserQuestion", "input": {"questions": [QUESTION]}},
-        {"tool": "Bash", "input": {"command": reach}},
-    ]
-    author.case(replay=calls)
-    try:
+    with HookModel("0.0.0.0") as model:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://{gateway}:{model.server_port}")
+        reach = REACH.replace("GATEWAY", gateway).replace("PORT", str(model.server_port))
+        calls = [
+            {"tool": "AskUserQuestion", "input": {"questions": [DEPLOY]}},
+            {"tool": "Bash", "input": {"command": reach}},
+        ]
+        author.case(replay=calls)
         ran = author.run("replay", environment="docker")
-    finally:
-        server.shutdown()
-        server.server_close()
     assert (ran.trial.status, ran.trial.reward, ran.trial.error) == ("scored", 1, None)
     assert (ran.trial.calls.answered, ran.trial.calls.guessed) == (1, 0)
     assert '=\\"Production' in ran.kept("transcript.jsonl")

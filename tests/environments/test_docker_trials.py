@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from harbor_tasks.environments.docker_container import Recipe
+from tests.kit import mcp_server
+
+from .kit import DEPLOY
 
 pytestmark = pytest.mark.engine
 
@@ -21,22 +24,7 @@ GOLD = "SENTINEL-GOLD-7f3"
 TOKEN = "tok-SECRET-42"
 DENY_UPLOADS = {"match": "Uploads", "patterns": ["Bash"], "input_filters": ["upload"], "reason": "no uploads"}
 QUESTIONS = {"match": "Questions", "patterns": ["AskUserQuestion"]}
-DEPLOY = {
-    "question": "Deploy where?", "header": "Env", "multiSelect": False,
-    "options": [{"label": "Staging", "description": "s"}, {"label": "Production", "description": "p"}],
-}  # fmt: skip
-SERVER = """
-import json, os, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    results = {
-        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}},
-        "tools/list": {"tools": [{"name": "refund", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": os.environ.get("DESK_TOKEN", "none")[:3]}]},
-    }
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}), flush=True)
-"""
+SERVER = mcp_server("refund", 'os.environ.get("DESK_TOKEN", "none")[:3]')
 
 # What an agent might look for: everything that could tell it which case it works on, or what is right.
 # It is careful not to hold the words that it looks for.

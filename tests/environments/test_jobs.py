@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.base import Event, RunOptions, job_lock, read_job, read_trials
+from harbor_tasks.environments.base import Event, RunOptions, read_job, read_trials
 from harbor_tasks.environments.jobs import run_job
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
 
 DONE = "echo yes > done.txt\n"

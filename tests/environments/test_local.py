@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from harbor_tasks.environments.local import real_python_first
 from harbor_tasks.errors import AuthorError, MachineError
+from tests.kit import mcp_server
 
-DEPLOY = {
-    "question": "Deploy where?", "header": "Env", "multiSelect": False,
-    "options": [{"label": "Staging", "description": "s"}, {"label": "Production", "description": "p"}],
-}  # fmt: skip
+from .kit import DEPLOY, HookModel
+
 DENY_UPLOADS = {"match": "Uploads", "patterns": ["Bash"], "input_filters": ["upload"], "reason": "no uploads"}
 
 
@@ -104,45 +101,17 @@ def test_the_callers_environment_stays_outside(author: Any, monkeypatch: pytest.
         assert not path.is_file() or b"leaked" not in path.read_bytes(), path
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """A model that picks the second option of a question."""
-
-    asked: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.asked.append({"key": self.headers.get("x-api-key"), **request})
-        tool = request["tools"][0]
-        [name] = tool["input_schema"]["properties"]
-        content = [{"type": "tool_use", "id": "t", "name": tool["name"], "input": {name: "Production"}}]
-        usage = {"input_tokens": 1, "output_tokens": 1}
-        reply = {"type": "message", "role": "assistant", "model": request["model"], "content": content, "usage": usage}
-        body = json.dumps({**reply, "stop_reason": "tool_use"}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 def test_the_hooks_model_is_asked_with_the_callers_key_which_commands_do_not_get(
     author: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-SECRET-KEY")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     author.handlers({"match": "Questions", "patterns": ["AskUserQuestion"]})
     author.case(replay=[bash("env"), {"tool": "AskUserQuestion", "input": {"questions": [DEPLOY]}}])
-    try:
+    with HookModel("127.0.0.1") as model:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{model.server_port}")
         ran = author.run("replay")
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert [asked["key"] for asked in Endpoint.asked] == ["sk-SECRET-KEY"]
+    assert [asked["key"] for asked in model.asked] == ["sk-SECRET-KEY"]
     assert (ran.trial.calls.answered, ran.trial.calls.guessed) == (1, 0)
     assert '=\\"Production' in ran.kept("transcript.jsonl")
     for path in ran.folder.rglob("*"):
@@ -342,28 +311,17 @@ def test_permissions_of_the_eval_hold(author: Any) -> None:
     assert all("has been denied" in line for line in denied)
 
 
-SERVER = """
-import json, os, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    results = {
-        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}},
-        "tools/list": {"tools": [{"name": "refund", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": os.environ.get("DESK_TOKEN", "none")[:3]}]},
-    }
-    if request.get("method") == "tools/call":
-        open("refunds.txt", "a").write(json.dumps(request["params"]["arguments"]) + "\\n")
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}), flush=True)
-"""
+SERVER = mcp_server(
+    "refund", 'os.environ.get("DESK_TOKEN", "none")[:3]',
+    does='open("refunds.txt", "a").write(json.dumps(given["arguments"]) + "\\n")',
+)  # fmt: skip
 
 
 def test_an_mcp_server_of_the_project_works_with_a_secret_that_is_not_kept(
     author: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DESK_TOKEN_HERE", "tok-SECRET-42")
-    (author.folder / "eval" / "servers").mkdir()
-    (author.folder / "eval" / "servers" / "desk.py").write_text(SERVER)
+    author.project({"servers/desk.py": SERVER})
     author.spec["mcp_servers"] = [
         {"name": "desk", "command": "python3", "args": ["servers/desk.py"], "env": {"DESK_TOKEN": "${DESK_TOKEN_HERE}"}}
     ]

@@ -25,7 +25,6 @@ from harbor_tasks.environments.base import (
     RunOptions,
     Trial,
     TrialPlan,
-    job_lock,
     read_job,
     read_trials,
     trial_dir,
@@ -36,6 +35,7 @@ from harbor_tasks.environments.harbor_command import Harbor
 from harbor_tasks.environments.harbor_process import HarborRun
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.judge_model import judge_model
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import score_hint, score_job

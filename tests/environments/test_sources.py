@@ -18,7 +18,6 @@ from harbor_tasks.environments.base import (
     SandboxError,
     Trial,
     TrialPlan,
-    job_lock,
     read_job,
     read_trials,
 )
@@ -27,6 +26,7 @@ from harbor_tasks.environments.harbor_command import Harbor
 from harbor_tasks.environments.harbor_process import HarborRun
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.local import LocalEnvironment
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.environments.plan import task_digest
 from harbor_tasks.environments.sources import ROOM, built_tasks
 from harbor_tasks.errors import AuthorError, MachineError

@@ -13,6 +13,7 @@ import pytest
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, CaseFile, Eval, inputs_of, list_cases, read_case, warn_of_secrets
+from tests.kit import put_special
 
 Load = Callable[..., Any]
 
@@ -391,20 +392,6 @@ def _cpu_of(desk: Desk, clock: Callable[[], float]) -> float:
     for _ in range(40):
         desk.read()
     return (clock() - start) / 40
-
-
-def put_special(path: Path, kind: str) -> None:
-    """Something in a file's place that is no file."""
-    path.unlink(missing_ok=True)
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "full folder":
-        path.mkdir()
-        (path / "inner.yaml").write_text("a: b\n")
-    else:
-        path.symlink_to(kind)
 
 
 @pytest.mark.parametrize("name", ["input.yaml", "answers.yaml", "annotations.yaml", "replay.yaml"])

@@ -1,4 +1,4 @@
-"""Evals for real Harbor, in sealed containers made from the base image; and what a trial's calls came to."""
+"""Evals for real Harbor, in sealed containers made from the base image; and what became of a job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from typing import Any
 import yaml
 
 from harbor_tasks.environments.base import Event, RunOptions, Trial, read_job, read_trials, trial_dir
-from harbor_tasks.environments.evidence import calls_of, json_lines
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.tasks.build import build
 from harbor_tasks.tasks.manifest import read_manifest
-
-DONE = "return outputs['files'].get('done.txt', '').strip() == 'yes'"
-SOLVE = "echo yes > done.txt\n"
+from tests.kit import SOLVE, small_eval, write_files
 
 
 @dataclass
@@ -28,15 +25,7 @@ class Desk:
 
     folder: Path
     harbor: Path
-    spec: dict[str, Any] = field(
-        default_factory=lambda: {
-            "name": f"desk {secrets.token_hex(3)}",
-            "dataset": {"path": "cases"},
-            "execution": {"prompt": "do it"},
-            "outputs": [{"path": "done.txt"}],
-            "judges": [{"name": "done", "check": DONE}],
-        }
-    )
+    spec: dict[str, Any] = field(default_factory=lambda: small_eval(f"desk {secrets.token_hex(3)}"))
 
     @property
     def out(self) -> Path:
@@ -49,9 +38,7 @@ class Desk:
         written = {"input.yaml": "prompt: do it\n", "solution/solve.sh": solve, **files}
         if replay is not None:
             written["replay.yaml"] = yaml.safe_dump(replay)
-        for path, text in written.items():
-            (case / path).parent.mkdir(parents=True, exist_ok=True)
-            (case / path).write_text(text)
+        write_files(case, written)
 
     def handlers(self, *handlers: dict[str, Any]) -> None:
         """The author's own tool_handlers.yaml."""
@@ -137,27 +124,6 @@ def remove_images(ids: set[str]) -> None:
     """Remove images, whatever they are tagged."""
     if ids:
         subprocess.run(["docker", "rmi", "--force", *ids], capture_output=True, check=True)
-
-
-def what_became(job: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """By case, of each call in order: the tool, what the interceptor decided, and whether it gave an error.
-
-    Where the policy is within reach the matchers cover more, to protect it: that they have no objection is left out.
-    """
-    found = {}
-    for trial in read_trials(job):
-        folder = trial_dir(job, trial.id)
-        logged = {line["tool_use_id"]: line for line in json_lines(folder / "interceptions.jsonl")}
-        calls = calls_of(folder / "transcript.jsonl")
-        found[trial.case_id] = [(call.tool, _decided(logged.get(call.id, {})), call.is_error) for call in calls]
-    return found
-
-
-def _decided(line: dict[str, Any]) -> tuple[Any, ...]:
-    if line.get("decision", "none") == "none":
-        return ("none",)
-    answers = json.dumps(line.get("answers"), sort_keys=True)
-    return (line["decision"], line.get("handler"), line.get("reason"), line.get("tier"), answers)
 
 
 def verdicts(job: Path) -> dict[str, Any]:

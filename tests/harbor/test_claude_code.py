@@ -23,8 +23,9 @@ from harbor_tasks.environments.gateway import gateway_of
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.scripted import recorded_calls
 from harbor_tasks.images import ensure_image
+from tests.kit import mcp_server, what_became
 
-from .kit import Desk, MakeDesk, Ran, verdicts, what_became
+from .kit import Desk, MakeDesk, Ran, verdicts
 
 pytestmark = [pytest.mark.harbor, pytest.mark.engine, pytest.mark.claude]
 
@@ -50,20 +51,7 @@ CALLS = {
     "work": {"tool": "Write", "input": {"file_path": "/workspace/done.txt", "content": "yes\n"}},
 }  # fmt: skip
 TOKEN = "desk-token-40312"
-SERVER = """
-import getpass, json, os, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
-        continue
-    said = {"content": [{"type": "text", "text": getpass.getuser() + " " + os.environ.get("DESK_TOKEN", "no token")}]}
-    if asked["method"] == "initialize":
-        version = asked["params"]["protocolVersion"]
-        said = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "d", "version": "1"}}
-    elif asked["method"] == "tools/list":
-        said = {"tools": [{"name": "who", "description": "who", "inputSchema": {"type": "object"}}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
-"""
+SERVER = mcp_server("who", 'getpass.getuser() + " " + os.environ.get("DESK_TOKEN", "no token")')
 HANDLERS: list[dict[str, Any]] = [
     {"match": "Questions", "patterns": ["AskUserQuestion"], "on_unanswered": "deny"},
     {"match": "Touching", "patterns": ["Bash"], "input_filters": ["^touch"], "reason": "Leave it alone."},

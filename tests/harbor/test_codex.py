@@ -16,6 +16,7 @@ import pytest
 from harbor_tasks.environments.base import Trial
 from harbor_tasks.environments.evidence import calls_of, json_lines
 from harbor_tasks.environments.scripted import KEY
+from tests.kit import mcp_server, write_files
 
 from .kit import Desk, MakeDesk
 
@@ -33,19 +34,7 @@ HUNT = (
     "cat /tmp/codex-secrets/* /installed-agent/codex-home/* /proc/[0-9]*/environ /proc/[0-9]*/cmdline "
     "/opt/harbor-pack/answers.yaml | tr '\\0' '\\n'"
 )
-SERVER = """import json, os, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    text = "%s %s %s" % (os.getuid(), os.environ.get("DESK_TOKEN"), request.get("params"))
-    results = {
-        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
-                       "serverInfo": {"name": "d", "version": "1"}},
-        "tools/list": {"tools": [{"name": "send", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": text}]},
-    }
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}), flush=True)
-"""
+SERVER = mcp_server("send", '"%s %s %s" % (os.getuid(), os.environ.get("DESK_TOKEN"), given)')
 
 
 def bash(command: str) -> dict[str, Any]:
@@ -108,9 +97,7 @@ def played(make_desk: MakeDesk, codex_bin: Path) -> Iterator[Played]:
         "plugin/skills/index/SKILL.md": "---\nname: index\ndescription: indexes\n---\nINDEX-BODY\n",
         "CLAUDE.md": "MEMORY-BODY\n", "server.py": SERVER,
     }  # fmt: skip
-    for name, text in project.items():
-        (desk.folder / "eval" / name).parent.mkdir(parents=True, exist_ok=True)
-        (desk.folder / "eval" / name).write_text(text)
+    write_files(desk.folder / "eval", project)
     desk.spec |= {
         "runner": {"type": "codex", "plugin_dirs": ["plugin"], "effort": "high", "system_prompt": "SYSTEM-WORD"},
         "models": {"skill": "gpt-5.5"}, "execution": {"skill": "tidy", "arguments": "AB"}, "outputs": [{"path": "."}],

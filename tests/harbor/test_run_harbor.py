@@ -21,9 +21,9 @@ from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.resources import resource
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.tasks.build import build
+from tests.kit import SOLVE, what_became
 
 from .kit import (
-    SOLVE,
     Desk,
     MakeDesk,
     Ran,
@@ -31,7 +31,6 @@ from .kit import (
     left_behind,
     remove_images,
     verdicts,
-    what_became,
     wrapper,
 )
 

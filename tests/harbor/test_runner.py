@@ -21,8 +21,9 @@ from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.tasks.manifest import read_manifest
+from tests.kit import what_became
 
-from .kit import Desk, MakeDesk, Ran, left_behind, verdicts, what_became
+from .kit import Desk, MakeDesk, Ran, left_behind, verdicts
 from .serving import Server
 
 pytestmark = [pytest.mark.harbor, pytest.mark.engine]

@@ -16,8 +16,9 @@ import pytest
 
 from harbor_tasks.environments.base import read_job, read_trials
 from harbor_tasks.results.collect import collect_job
+from tests.kit import what_became
 
-from .kit import MakeDesk, left_behind, verdicts, what_became
+from .kit import MakeDesk, left_behind, verdicts
 from .serving import Server, free_port, own_address
 
 pytestmark = [pytest.mark.harbor, pytest.mark.engine, pytest.mark.registry]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
-import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.kit import tar_of_one_file
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
@@ -27,11 +27,7 @@ class Image:
 
 def small_image(text: str) -> Image:
     """An image of one file."""
-    layer = io.BytesIO()
-    with tarfile.open(mode="w", fileobj=layer) as tar:
-        entry = tarfile.TarInfo("said")
-        entry.size = len(text)
-        tar.addfile(entry, io.BytesIO(text.encode()))
+    layer = tar_of_one_file(text)
     blobs: dict[str, bytes] = {}
 
     def add(data: bytes) -> dict[str, Any]:
@@ -39,7 +35,7 @@ def small_image(text: str) -> Image:
         blobs[digest] = data
         return {"digest": digest, "size": len(data)}
 
-    diff = f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"
+    diff = f"sha256:{hashlib.sha256(layer).hexdigest()}"
     config = {
         "architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": [diff]},
         "history": [{"created": "1970-01-01T00:00:00Z"}],
@@ -49,7 +45,7 @@ def small_image(text: str) -> Image:
         "config": {"mediaType": "application/vnd.docker.container.image.v1+json", **add(json.dumps(config).encode())},
         "layers": [
             {"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-             **add(gzip.compress(layer.getvalue(), mtime=0))}
+             **add(gzip.compress(layer, mtime=0))}
         ],
     }  # fmt: skip
     return Image(add(json.dumps(manifest).encode())["digest"], blobs)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import secrets
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from harbor_tasks.bundles import PackedImage, pack
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.errors import AuthorError, MachineError
+from tests.kit import tar_of_one_file
 
 from .conftest import Packed
 from .kit import docker_config, docker_registry, logged_in, make_certificate, own_address
@@ -47,17 +46,8 @@ def docker(*arguments: str, data: bytes = b"") -> str:
     return done.stdout.decode().strip()
 
 
-def one_file(text: str) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(mode="w", fileobj=out) as tar:
-        entry = tarfile.TarInfo("said")
-        entry.size = len(text)
-        tar.addfile(entry, io.BytesIO(text.encode()))
-    return out.getvalue()
-
-
 def make_tiny(packed: Packed, folder: Path, name: str) -> Tiny:
-    identity = docker("import", "-", name, data=one_file(secrets.token_hex()))
+    identity = docker("import", "-", name, data=tar_of_one_file(secrets.token_hex()))
     return Tiny(name, identity, pack(packed.tasks, folder / "b.hpb", images=[PackedImage(name, identity)]).file)
 
 
@@ -83,7 +73,7 @@ def test_there_and_back(tiny: Tiny, open_registry: str, tmp_path: Path) -> None:
 
 
 def test_an_image_whose_name_moved_is_pushed_by_its_id(tiny: Tiny, open_registry: str, tmp_path: Path) -> None:
-    other = docker("import", "-", tiny.name, data=one_file("other"))
+    other = docker("import", "-", tiny.name, data=tar_of_one_file("other"))
     assert tiny.here() == other
     ref = f"{open_registry}/tiny/{tiny.name[-8:]}"
     push(tiny.file, ref)

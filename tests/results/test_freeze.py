@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harbor_tasks.environments.base import job_lock
+from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.freeze import FreezeReport, freeze
 

@@ -19,6 +19,7 @@ from harbor_tasks.environments.evidence import Call, calls_of, json_lines
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.images import ensure_image
 from harbor_tasks.tasks.build import build
+from tests.kit import mcp_server
 
 ATTACK = Path(__file__).with_name("attack.py")
 GOLD, KEY = "Gold-7f3", "model-key-5ec7"
@@ -76,18 +77,7 @@ STEPS: dict[str, Any] = {
         bash("python3 -I attack.py reach", timeout=300000), *FORBIDDEN,
     ],
 }  # fmt: skip
-SERVER = """
-import json, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    results = {
-        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}},
-        "tools/list": {"tools": [{"name": "deploy", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": "deployed"}]},
-    }
-    if "id" in request:
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}), flush=True)
-"""
+SERVER = mcp_server("deploy", '"deployed"')
 
 
 def spec(**execution: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import write_files
+
 from .kit import GOLD, KEY, Container, built_eval, container, spec
 
 pytestmark = pytest.mark.engine
@@ -46,12 +48,10 @@ def task(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A built eval with one case, which has a program, a skill and a memory of its own."""
     folder = tmp_path_factory.mktemp("seal")
     case = folder / "eval" / "cases" / "only" / "files"
-    for path, text in {"bin/run": "#!/bin/sh\n", ".claude/skills/own/SKILL.md": "own", "CLAUDE.md": "remember"}.items():
-        (case / path).parent.mkdir(parents=True, exist_ok=True)
-        (case / path).write_text(text)
+    own = {"bin/run": "#!/bin/sh\n", ".claude/skills/own/SKILL.md": "own", "CLAUDE.md": "remember"}
+    write_files(case, own)
     (case / "bin/run").chmod(0o755)
-    (folder / "eval" / ".claude" / "skills" / "shared").mkdir(parents=True)
-    (folder / "eval" / ".claude" / "skills" / "shared" / "SKILL.md").write_text("shared")
+    write_files(folder / "eval", {".claude/skills/shared/SKILL.md": "shared"})
     env = {"REGION": "north", "MODE": "first", "OPENAI_API_KEY": "${OPENAI_API_KEY:-}"}
     with built_eval(folder, spec(prompt="do it", env=env), {"only": []}) as built:
         yield built

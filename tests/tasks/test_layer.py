@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harbor_tasks.tasks.build import check
 from harbor_tasks.tasks.manifest import read_manifest
+from tests.kit import put_special
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -338,13 +337,8 @@ class TestWhatLiesInTheWay:
         author.case("c1")
         place = author.root / path
         place.parent.mkdir(exist_ok=True)
-        if kind == "fifo":
-            os.mkfifo(place)
-        elif kind == "socket":
-            with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(place.parent):
-                made.bind(place.name)
-        elif kind == "gone":
-            place.symlink_to("gone")
+        if kind != "other":
+            put_special(place, kind)
         elif path.endswith(".md"):
             place.mkdir()
         else:
@@ -415,14 +409,11 @@ class TestWhatLiesInTheWay:
         assert layer(author) == {"workspace/.claude/skills/tidy/SKILL.md"}
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
 def test_what_lies_in_the_place_of_a_dockerignore_is_an_error(author: Author, kind: str) -> None:
     author.case("c1")
     author.write("image/Dockerfile", "FROM debian:bookworm\n")
     place = author.root / "image/.dockerignore"
-    if kind == "pipe":
-        os.mkfifo(place)
-    else:
-        place.mkdir()
+    put_special(place, kind)
     author.eval(sandbox={"dockerfile": "image/Dockerfile"})
     assert author.refused() == [f"{place}: must be a file (no folder, pipe, socket or device)"]

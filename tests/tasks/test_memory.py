@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +12,10 @@ import pytest
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec.load import load_eval
+from harbor_tasks.resources import resource, script_module
 from harbor_tasks.tasks.layer import layer_of
-from harbor_tasks.tasks.memory import imported, imports_of
+from harbor_tasks.tasks.memory import imported
+from tests.kit import write_files
 
 
 @pytest.mark.parametrize(
@@ -26,7 +31,7 @@ from harbor_tasks.tasks.memory import imported, imports_of
     ],
 )
 def test_which_words_are_imports(text: str, paths: list[str]) -> None:
-    assert [path for path, _ in imports_of(text)] == paths
+    assert [path for path, _ in script_module("memory").imports_of(text)] == paths
 
 
 def test_they_are_followed_five_deep_and_each_once(tmp_path: Path) -> None:
@@ -46,6 +51,29 @@ def test_the_line_and_the_file_that_name_it(tmp_path: Path) -> None:
     assert up.path is None
 
 
+def test_the_sandbox_puts_behind_the_memory_what_is_packed_and_no_link_that_leaves(tmp_path: Path) -> None:
+    text = "see @docs/a.md @..b.md @../secret @away.md @gone.md `@code.md`\n```\n@code.md\n```\n"
+    files = {"CLAUDE.md": text, "docs/a.md": "A @c.md", "docs/c.md": "C @../CLAUDE.md", "..b.md": "B", "code.md": "X"}
+    workspace, target = tmp_path / "workspace", tmp_path / "memory.md"
+    write_files(workspace, files)
+    write_files(tmp_path, {"secret": "SECRET", "memory.md": text})
+    (workspace / "away.md").symlink_to(tmp_path / "secret")
+    script = resource("interceptor", "memory.py").read_text()
+    ast.parse(script, feature_version=(3, 8))
+    command = [sys.executable, "-I", "-S", "-E", "-", str(workspace), str(target)]  # as `setup` starts it
+    subprocess.run(command, input=script, text=True, check=True)
+    parts = target.read_text().removeprefix(text).split("\n\nContents of ")[1:]
+    assert [part.partition(":\n\n")[::2] for part in parts] == [
+        ("docs/a.md", "A @c.md"), ("..b.md", "B"), ("docs/c.md", "C @../CLAUDE.md"),
+    ]  # fmt: skip
+    packed = [one.path for one in imported(workspace, "CLAUDE.md") if one.found and one.path != "away.md"]
+    assert packed == ["docs/a.md", "..b.md", "docs/c.md"]
+    (workspace / "CLAUDE.md").unlink()
+    target.write_text("")
+    subprocess.run(command, input=script, text=True, check=True)
+    assert not target.exists()
+
+
 Write = Callable[[dict[str, str]], Path]
 
 
@@ -56,9 +84,7 @@ def write(tmp_path: Path) -> Write:
             ".git/HEAD": "", "eval.yaml": "name: e\ndataset: {path: cases}\nexecution: {prompt: p}\n",
             "cases/one/input.yaml": "prompt: p\n", "cases/one/annotations.yaml": "secret: 1\n", **files,
         }  # fmt: skip
-        for name, text in texts.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
+        write_files(tmp_path, texts)
         return tmp_path
 
     return make

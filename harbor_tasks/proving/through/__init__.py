@@ -12,6 +12,7 @@ stopped, or its time is up.
 - passages.py: what became of a call, and what is not as it must be
 - bench.py: where the instruments stand, on this machine or in a sealed sandbox
 - session.py: one run of a program, and what a program must tell of itself (`Subject`)
+- attacks.py: what is done to the hook of any program
 - claude_code.py, codex.py: the programs
 """
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.proving.sandbox import TASK
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_text
 from harbor_tasks.tasks.manifest import BuildManifest, manifest_path
 from harbor_tasks.tasks.sealing import server_command
 
@@ -202,11 +202,6 @@ def _hooks(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _packed(text: str) -> str:
     """One word that no shell changes."""
     return base64.b64encode(text.encode()).decode()
-
-
-def script_text(name: str) -> str:
-    """The text of a script of ``interceptor/``."""
-    return resource("interceptor", f"{name}.py").read_text(encoding="utf-8")
 
 
 def bench_for(environment: str, folder: Path) -> Bench:

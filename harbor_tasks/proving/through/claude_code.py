@@ -15,7 +15,8 @@ from harbor_tasks.agents.claude_code import KEYS, ClaudeCodeAgent
 from harbor_tasks.endpoint import Call, Script, Turn
 from harbor_tasks.environments.evidence import NEVER_RAN
 from harbor_tasks.proving.calls import Forced
-from harbor_tasks.proving.through.bench import Bench, Fixture, script_text
+from harbor_tasks.proving.through import attacks
+from harbor_tasks.proving.through.bench import Bench, Fixture
 from harbor_tasks.proving.through.passages import Refusal
 from harbor_tasks.proving.through.session import NO_WAY_OUT, Spot
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -42,8 +43,6 @@ timeout 20 claude --bare -p "$1" --permission-mode bypassPermissions --strict-mc
     </dev/null 2>&1
 exit 0
 """
-_DEADLINE, _LIMIT, _CAUGHT = 4, 8, 1.5
-"""Seconds: of the hook's own limit, of the program's, and how long a hook waits that is to be caught."""
 _PREFIX = """#!/bin/sh
 while IFS= read -r registered <&3; do
     [ "$1" = "$registered" ] && exec /bin/sh -c "$1" 3<&-
@@ -96,12 +95,8 @@ class ClaudeCode:
         Spot("toolu_where_0003", "after settings were written", ("toolu_prepare_0004",)),
         Spot("toolu_where_0004", "by a subagent", ("toolu_prepare_0005",)),
         Spot("toolu_where_0005", "by a nested claude --bare", ("toolu_prepare_0006",), nested=True),
-        Spot("toolu_where_0006", "when the hook's time is up", late=True),
-        Spot("toolu_where_0007", "when the hook is killed", ("toolu_prepare_0007",), fails_open=True,
-             told="toolu_prepare_0009"),
-        Spot("toolu_where_0008", "when the hook is stopped", ("toolu_prepare_0008",), fails_open=True,
-             told="toolu_prepare_0010"),
-    )  # fmt: skip
+        *attacks.SPOTS,
+    )
 
     def __init__(self) -> None:
         self.keep: str = f": harbor-pack-{secrets.token_hex(8)}; "
@@ -138,42 +133,30 @@ class ClaudeCode:
 
     def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
         """The calls in their places."""
-        beside, moved, tampered, delegated, nested, late, killed, stopped = calls
+        beside, moved, tampered, delegated, nested, *attacked = calls
 
-        def bash(number: int, command: str) -> Turn:
+        def bash(number: int, command: str) -> Call:
             given = {"command": self.keep + command, "description": "Prepare"}
-            return Turn(calls=(Call(f"toolu_prepare_{number:04d}", "Bash", given),))
-
-        def helper(name: str, *arguments: str) -> str:
-            return shlex.join(["python3" if name.endswith(".py") else "sh", str(folder / name), *arguments])
+            return Call(f"toolu_prepare_{number:04d}", "Bash", given)
 
         prompt, own = "Make the one call.", "Make one call of your own."
         start = {"description": "One call", "prompt": prompt, "subagent_type": "general-purpose"}
-        turns = (
-            Turn(calls=(Call("toolu_prepare_0001", "Read", {"file_path": "nothing"}), beside)),
-            bash(2, "mkdir s && cd s"), Turn(calls=(moved,)), bash(3, "cd .."),
-            bash(4, helper("tamper.sh")), Turn(calls=(tampered,)),
-            Turn(calls=(Call("toolu_prepare_0005", "Agent", start),)),
-            bash(6, helper("nested.sh", own, str(folder / "servers.json"))), Turn(calls=(late,)),
-            bash(7, helper("hunt.py", "kill")), Turn(calls=(killed,)), bash(9, helper("hunt.py", "told", "kill")),
-            bash(8, helper("hunt.py", "stop")), Turn(calls=(stopped,)), bash(10, helper("hunt.py", "told", "stop")),
+        in_turn = (
+            bash(2, "mkdir s && cd s"), moved, bash(3, "cd .."),
+            bash(4, attacks.helper(folder, "tamper.sh")), tampered,
+            Call("toolu_prepare_0005", "Agent", start),
+            bash(6, attacks.helper(folder, "nested.sh", own, str(folder / "servers.json"))),
+            *attacks.in_turn(attacked, folder, bash),
         )  # fmt: skip
+        first = Turn(calls=(Call("toolu_prepare_0001", "Read", {"file_path": "nothing"}), beside))
+        turns = (first, *(Turn(calls=(call,)) for call in in_turn))
         # only a server's call: a command would be run, since no prefix of ours is asked there
         calls_nested = (Turn(calls=(nested,)),) if nested.tool.startswith("mcp__") else ()
         return Script(turns, {prompt: (Turn(calls=(delegated,)),), own: calls_nested})
 
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
-        """The scripts of the attacks, and a hook that can be caught: it waits before it decides on their calls."""
-        late, killed, stopped = (spot.id for spot in self.spots[-3:])
-        waits = {late: 3600, killed: _CAUGHT, stopped: _CAUGHT}
-        return replace(
-            fixture, limit=_LIMIT,
-            helpers={"tamper.sh": _TAMPER, "nested.sh": _NESTED, "hunt.py": script_text("hunt")},
-            hook={
-                "DEADLINE_S = 40": f"DEADLINE_S = {_DEADLINE}",
-                "    read_call(call)\n": f"    read_call(call)\n    time.sleep({waits!r}.get(call['id'], 0))\n",
-            },
-        )  # fmt: skip
+        """The scripts of the attacks, and a hook that can be caught."""
+        return attacks.fixture_of(fixture, {"tamper.sh": _TAMPER, "nested.sh": _NESTED})
 
     def writes(self, call: Call) -> tuple[str, str] | None:
         """By Write, as long as the path is one of the workspace: what Edit leaves another call may have left."""

@@ -23,7 +23,8 @@ from harbor_tasks.endpoint import Call, Script, Turn
 from harbor_tasks.endpoint.codex_items import BLOCKED
 from harbor_tasks.errors import MachineError
 from harbor_tasks.proving.calls import Forced
-from harbor_tasks.proving.through.bench import Bench, Fixture, script_text
+from harbor_tasks.proving.through import attacks
+from harbor_tasks.proving.through.bench import Bench, Fixture
 from harbor_tasks.proving.through.passages import Refusal
 from harbor_tasks.proving.through.session import NO_WAY_OUT, Spot
 from harbor_tasks.tasks.manifest import BuildManifest
@@ -58,8 +59,6 @@ for place in .codex "$home" /etc/codex; do
 done
 sleep 2
 """
-_DEADLINE, _LIMIT, _CAUGHT = 4, 8, 1.5
-"""Seconds: of the hook's own limit, of the program's, and how long a hook waits that is to be caught."""
 _START = """case $BASH_EXECUTION_STRING in
 *{keep}*)
     unset BASH_ENV
@@ -122,11 +121,7 @@ class Codex:
         Spot("toolu_where_0003", "after settings were written", ("toolu_prepare_0004",)),
         Spot("toolu_where_0005", "by a subagent, after settings were written", ("toolu_prepare_0012",),
              fails_open=True),  # which reads settings again
-        Spot("toolu_where_0006", "when the hook's time is up", late=True),
-        Spot("toolu_where_0007", "when the hook is killed", ("toolu_prepare_0007",), fails_open=True,
-             told="toolu_prepare_0009"),
-        Spot("toolu_where_0008", "when the hook is stopped", ("toolu_prepare_0008",), fails_open=True,
-             told="toolu_prepare_0010"),
+        *attacks.SPOTS,
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -172,13 +167,10 @@ class Codex:
 
     def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
         """The calls in their places."""
-        beside, moved, delegated, tampered, started, late, killed, stopped = calls
+        beside, moved, delegated, tampered, started, *attacked = calls
 
         def bash(number: int, command: str) -> Call:
             return Call(f"toolu_prepare_{number:04d}", "Bash", {"command": self.keep + command})
-
-        def helper(name: str, *arguments: str) -> str:
-            return shlex.join(["python3" if name.endswith(".py") else "sh", str(folder / name), *arguments])
 
         first, second = "Make the one call.", "Make one call, too."
 
@@ -190,10 +182,9 @@ class Codex:
         in_turn = (
             bash(2, "mkdir s && cd s"), moved,
             Call("toolu_prepare_0005", "Agent", {"prompt": first}), waits(6, "first-has-called"),
-            bash(4, helper("tamper.sh")), tampered,
-            Call("toolu_prepare_0012", "Agent", {"prompt": second}), waits(13, "second-has-called"), late,
-            bash(7, helper("hunt.py", "kill")), killed, bash(9, helper("hunt.py", "told", "kill")),
-            bash(8, helper("hunt.py", "stop")), stopped, bash(10, helper("hunt.py", "told", "stop")),
+            bash(4, attacks.helper(folder, "tamper.sh")), tampered,
+            Call("toolu_prepare_0012", "Agent", {"prompt": second}), waits(13, "second-has-called"),
+            *attacks.in_turn(attacked, folder, bash),
         )  # fmt: skip
         turns = (Turn(calls=(bash(1, "true"), beside)), *(Turn(calls=(call,)) for call in in_turn))
         own = {
@@ -203,16 +194,8 @@ class Codex:
         return Script(turns, {prompt: tuple(Turn(calls=(call,)) for call in calls) for prompt, calls in own.items()})
 
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
-        """The scripts of the attacks, and a hook that can be caught: it waits before it decides on their calls."""
-        late, killed, stopped = (spot.id for spot in self.spots[-3:])
-        waits = {late: 3600, killed: _CAUGHT, stopped: _CAUGHT}
-        return replace(
-            fixture, limit=_LIMIT, helpers={"tamper.sh": _TAMPER, "hunt.py": script_text("hunt")},
-            hook={
-                "DEADLINE_S = 40": f"DEADLINE_S = {_DEADLINE}",
-                "    read_call(call)\n": f"    read_call(call)\n    time.sleep({waits!r}.get(call['id'], 0))\n",
-            },
-        )  # fmt: skip
+        """The scripts of the attacks, and a hook that can be caught."""
+        return attacks.fixture_of(fixture, {"tamper.sh": _TAMPER})
 
     def writes(self, call: Call) -> tuple[str, str] | None:
         """Of a patch that adds one file."""
@@ -240,7 +223,7 @@ class Codex:
 
     def entered(self, tool: str, done: Sequence[Any], read: str, failed: bool, reason: str | None) -> bool | None:
         """By the instruments, or by how the program reports the call."""
-        if tool == "Bash" or tool.startswith("mcp__"):
+        if self.leaves_marks(tool):
             return bool(done)
         if tool == "request_user_input":
             return read.startswith('{"answers":')
