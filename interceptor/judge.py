@@ -40,6 +40,7 @@ MAX_TOKENS = 4096  # of a reply
 MAX_REPLY = 8 << 20  # bytes
 MAX_TEXT = 50_000  # characters of one text that is sent
 MAX_ALL = 200_000  # characters of all data of a request, as JSON
+MAX_DATA = 8 * MAX_ALL  # characters of a request's data as it is sent; escapes take more room
 MAX_REASON = 2_000  # characters of a sample's rationale in the verdict; the reply holds the whole
 MAX_CUTS = 20  # cut texts that are named
 LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}  # which JSON does not escape
@@ -188,8 +189,13 @@ def request(judge: Json, outputs: Json) -> Tuple[Json, List[str]]:
     if faults:
         raise JudgeError("prompt: %s" % faults[0].message)
     names = [part for part in parts if isinstance(part, Name)]
-    text = "".join("[data: %s]" % part.text if isinstance(part, Name) else part for part in parts)
     values, cut = fitted({name.text: look_up(name.path, judge, outputs) for name in names})
+    return body_of(judge, parts, values), cut
+
+
+def body_of(judge: Json, parts: List[Union[str, Name]], values: Any) -> Json:
+    """The request for this prompt with these values."""
+    text = "".join("[data: %s]" % part.text if isinstance(part, Name) else part for part in parts)
     data = json.dumps(values, ensure_ascii=False, default=str).translate(LINE_ENDS)
     content = [text] + ([data] if values else [])
     schema = {
@@ -199,13 +205,30 @@ def request(judge: Json, outputs: Json) -> Tuple[Json, List[str]]:
             "score": score_schema(judge),
         },
     }  # fmt: skip
-    body = {
+    return {
         "model": judge.get("model") or DEFAULT_MODEL, "max_tokens": MAX_TOKENS, "system": SYSTEM,
         "messages": [{"role": "user", "content": [{"type": "text", "text": whole(part)} for part in content]}],
         "tools": [{"name": TOOL, "description": "Takes the verdict.", "input_schema": schema}],
         "tool_choice": {"type": "tool", "name": TOOL},
     }  # fmt: skip
-    return body, cut
+
+
+def asks(judge: Json) -> str:
+    """The digest of all that a judge's requests have in common: by it `score` knows whether one was changed."""
+    parts = parsed(judge["prompt"])[0]
+    return digest(without_data(body_of(judge, parts, {part.text: None for part in parts if isinstance(part, Name)})))
+
+
+def without_data(body: Json) -> Json:
+    """The request with the names of its data alone. LookupError, TypeError or ValueError when it is none of ours."""
+    [message] = body["messages"]
+    content = list(message["content"])
+    if len(content) > 1:
+        names = json.loads(content[1]["text"])
+        if not isinstance(names, dict) or len(content[1]["text"]) > MAX_DATA:
+            raise ValueError
+        content[1] = dict(content[1], text=json.dumps(sorted(names)))
+    return dict(body, messages=[dict(message, content=content)])
 
 
 def score_schema(judge: Json) -> Json:

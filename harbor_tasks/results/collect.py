@@ -145,8 +145,8 @@ class JobSummary:
         return sum(trial.calls.denied for trial in self.trials)
 
 
-def collect_job(folder: Path) -> JobSummary:
-    """Put the trials of a job together; AuthorError when the folder holds no job."""
+def collect_job(folder: Path, faults: Iterable[str] = ()) -> JobSummary:
+    """Put the trials of a job together, with ``faults`` of the caller; AuthorError when the folder holds no job."""
     job, trials = read_job(folder), read_trials(folder)
     rewards = [trial.reward for trial in trials if is_scored(trial) and trial.reward is not None]
     judges = tuple(judge_summaries(job.manifest, trials))
@@ -164,7 +164,7 @@ def collect_job(folder: Path) -> JobSummary:
             judges=costs.judges + judges_spent(all_judges(trial)),
         )  # fmt: skip
         warnings += _warnings(trial, transcript)
-    faults = tuple(job_faults(job, trials, thresholds))
+    found = (*job_faults(job, trials, thresholds), *faults)
     return JobSummary(
         folder=folder,
         job=job,
@@ -178,8 +178,8 @@ def collect_job(folder: Path) -> JobSummary:
         costs=costs,
         not_enforced=tuple(h["match"] for h in job.manifest.get("handlers") or [] if not h.get("enforced", True)),
         warnings=tuple(warnings),
-        faults=faults,
-        exit_code=exit_code(job, trials, faults),
+        faults=found,
+        exit_code=exit_code(job, trials, found),
     )
 
 
