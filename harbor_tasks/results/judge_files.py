@@ -19,7 +19,7 @@ from harbor_tasks.evalspec.schema import Reward
 from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.judging import reward_config
 
-REQUESTS, VERDICTS = "judge_requests.json", "judges.json"
+REQUESTS, REPLIES, VERDICTS = "judge_requests.json", "judge_replies.jsonl", "judges.json"
 MAX_FILE = 256 << 20
 """Bytes of one file."""
 _AGAIN, _CHANGED = "run the case again", "the file was changed"
@@ -88,7 +88,11 @@ def read_part(job: Job, trial: Trial, step: str | None, label: str, folder: Path
     kept = load(folder / REQUESTS)
     _check_kept(kept, wanted, folder / REQUESTS)
     _check_requests(kept, report, job, folder / REQUESTS)
-    replies = script_module("judge").Replies(str(folder))
+    try:
+        replies = script_module("judge").Replies(str(folder))
+    except OSError as error:
+        then = "remove it, and what it held is asked again"
+        raise _fault(folder / REPLIES, f"cannot be read ({error.strerror})", then) from None
     return Part(trial.id, label, folder, {**wanted, "requests": kept["requests"]}, report, replies)
 
 

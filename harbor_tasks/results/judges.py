@@ -255,6 +255,8 @@ def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
             )
         except NotWholeError as error:
             answer = {"error": str(error)}
+        except OSError as error:  # this judge's: the others are asked
+            answer = {"error": f"{display_path(Path(one.part.replies.path))}: cannot be written ({error.strerror})"}
         seconds = sum(float(line.get("seconds") or 0) for line in one.lines())
     paid = [line for line in list(one.part.replies.lines) if line["judge"] == one.judge["name"]]
     return one, {**answer, **module.spent(paid)}, seconds  # of the rounds before, too

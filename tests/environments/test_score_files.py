@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harbor_tasks.cli import answer
+from harbor_tasks.endpoint import Reply
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.resources import script_module
 from harbor_tasks.results.judges import Asked, score_job
 from tests.environments.conftest import Author
-from tests.environments.judging import Bench
+from tests.environments.judging import Bench, by_type
 from tests.environments.test_score import copied
 
 Kept = dict[str, Any]
@@ -196,3 +197,63 @@ def test_tasks_that_an_earlier_version_built_say_so(small: Author, bench: Bench)
     path.write_text(json.dumps(record))
     line = refusal(score_job(job, bench.env))
     assert "its tasks are an earlier version's; build the eval again, and run it" in line
+
+
+def test_replies_that_cannot_be_read_are_that_trials_fault_alone(
+    small: Author, bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.case("c2", solve="echo yes > done.txt\n")
+    job = small.run(parallel=2).folder
+    path, [before, _] = verifier(job) / "judge_replies.jsonl", read_trials(job)
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    makers: list[tuple[Callable[[], object], str]] = [
+        (lambda: os.mkfifo(path), "is no regular file"),
+        (path.mkdir, "is no regular file"),
+        (lambda: path.symlink_to("/dev/zero"), "Too many levels of symbolic links"),
+        (lambda: path.write_bytes(b"\n" * (257 << 20)), "has more than 256 MB"),
+    ]
+    for make, why in makers:
+        make()
+        assert answer(["score", str(job), "--json"]) == 1
+        said = f"{path}: cannot be read ({why}); remove it, and what it held is asked again"
+        faults = json.loads(capsys.readouterr().out)["faults"]
+        assert faults == ["c1: unjudged, no verdict of quality", f"c1: model judges were not asked: {said}"]
+        trial, other = read_trials(job)
+        assert (trial, other.status) == (before, "scored")
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert len(bench.asked) == 1
+    assert answer(["score", str(job)]) == 0
+
+
+def test_lines_of_replies_that_nobody_wrote_do_not_count(small: Author, bench: Bench) -> None:
+    job = small.run().folder
+    assert score_job(job, bench.env).asked == 1
+    path = verifier(job) / "judge_replies.jsonl"
+    line = json.loads(path.read_text())
+    forged: list[Kept] = [
+        {"reply": []}, {"reply": "x"}, {"seconds": "1"}, {"seconds": 10**400}, {"seconds": float("nan")},
+        {"round": True}, {"round": -1}, {"sample": 1.0}, {"sample": "1"}, {"judge": []},
+    ]  # fmt: skip
+    path.write_text(path.read_text() + "".join(json.dumps({**line, **edit}) + "\n" for edit in forged))
+    assert str(score_job(job, {})) == "model judges: 0 asked, 1 from recorded replies"
+    odd = {"input_tokens": 10**400, "output_tokens": -5, "cache_read_input_tokens": True, "x": 1}
+    path.write_text(json.dumps({**line, "reply": {**line["reply"], "usage": odd}}) + "\n")
+    score_job(job, {})
+    [trial] = read_trials(job)
+    assert (trial.status, trial.judges[1].usage) == ("scored", {})
+
+
+def test_a_reply_that_cannot_be_kept_is_that_judges_error(small: Author, bench: Bench, tmp_path: Path) -> None:
+    job = small.run().folder
+    path = verifier(job) / "judge_replies.jsonl"
+
+    def moves(body: Mapping[str, Any]) -> Reply:
+        path.symlink_to(tmp_path / "elsewhere")
+        return by_type(body)
+
+    bench.replies(choose=moves)
+    assert score_job(job, bench.env).failed == 1
+    [trial] = read_trials(job)
+    assert trial.judges[1].error == f"{path}: cannot be written (Too many levels of symbolic links)"
+    assert not (tmp_path / "elsewhere").exists()
