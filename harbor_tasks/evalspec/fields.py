@@ -43,6 +43,12 @@ def _not_empty(text: str) -> str:
     return text
 
 
+def _model_name(text: str) -> str:
+    if not text.isprintable() or any(map(str.isspace, text)):
+        raise ValueError(f"must be the name of a model, without white space, not {shown(text)}")
+    return text
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
@@ -154,6 +160,7 @@ def one_or_more(value: Any) -> Any:
 
 
 NonEmptyText = Annotated[str, AfterValidator(_not_empty)]
+ModelName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_model_name)]
 ProjectPath = Annotated[str, AfterValidator(_not_empty), AfterValidator(_project_path)]
 ImagePath = Annotated[str, AfterValidator(_image_path)]
 ImageName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_image_name)]

@@ -18,6 +18,7 @@ from harbor_tasks.evalspec.fields import (
     Fraction,
     ImageName,
     ImagePath,
+    ModelName,
     NonEmptyText,
     Number,
     PositiveInt,
@@ -155,13 +156,13 @@ class HookBudget(Table):
 class Models(Table):
     """`models`: which model does what."""
 
-    skill: str | None = None
+    skill: ModelName | None = None
     """Runs the skill or prompt."""
-    subagent: str | None = None
+    subagent: ModelName | None = None
     """Runs subagents."""
-    judge: str | None = None
+    judge: ModelName | None = None
     """Judges, when a judge names no model of its own."""
-    hook: NonEmptyText = DEFAULT_HOOK_MODEL
+    hook: ModelName = DEFAULT_HOOK_MODEL
     """Answers the agent's questions."""
     hook_budget: HookBudget = HookBudget()
     """How much of that model a trial may use."""
@@ -276,7 +277,7 @@ class Judge(Table):
     """Lowest and highest score; 0 to 1 when it is not given."""
     samples: PositiveInt = 1
     """How often a model is asked."""
-    model: NonEmptyText | None = None
+    model: ModelName | None = None
     """The model that is asked."""
     type: str | None = None
     """Repeats the kind; not needed."""

@@ -46,6 +46,13 @@ JUDGE = {"name": "j", "check": "return True"}
             "models.hook_budget.tokens must be a whole number from 0 on, not 1.5",
         ),
         ({"models": {"hook_budget": 5}}, "models.hook_budget must be a mapping"),
+        ({"models": {"judge": ""}}, "eval.yaml:1: models.judge must not be empty"),
+        ({"models": {"skill": " "}}, "models.skill must not be empty"),
+        ({"models": {"subagent": ""}}, "models.subagent must not be empty"),
+        ({"models": {"hook": ""}}, "models.hook must not be empty"),
+        ({"models": {"judge": "claude\n"}}, r"models.judge must be the name of a model, without white space, not 'cl"),
+        ({"models": {"skill": "an opus"}}, "models.skill must be the name of a model, without white space"),
+        ({"judges": [{"name": "j", "prompt": "p", "model": ""}]}, "judges[0].model must not be empty"),
         ({"execution": {"prompt": " "}}, "execution.prompt must not be empty"),
         ({"dataset": {"path": "c", "workspace": {"files": [1]}}}, "dataset.workspace.files[0] must be a string, not 1"),
         (
