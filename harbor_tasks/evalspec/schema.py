@@ -24,6 +24,7 @@ from harbor_tasks.evalspec.fields import (
     PositiveInt,
     PositiveNumber,
     ProjectPath,
+    Samples,
     ScoreRange,
     StepId,
     Weight,
@@ -275,8 +276,8 @@ class Judge(Table):
     """What it returns."""
     score_range: ScoreRange | None = None
     """Lowest and highest score; 0 to 1 when it is not given."""
-    samples: PositiveInt = 1
-    """How often a model is asked."""
+    samples: Samples = 1
+    """How often a model is asked, up to `fields.MAX_SAMPLES` times."""
     model: ModelName | None = None
     """The model that is asked."""
     type: str | None = None
