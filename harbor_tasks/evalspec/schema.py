@@ -305,7 +305,7 @@ class Threshold(Table):
     min_pass_rate: Fraction | None = None
     """Lowest share of trials that pass."""
     max_error_rate: Fraction | None = None
-    """Highest share of trials without a result."""
+    """Highest share of trials without a result, those aside whose judge was skipped or has still to be asked."""
 
 
 class HookCommand(Table):
