@@ -72,12 +72,12 @@ def print_event(event: Event) -> None:
     complain(str(event))
 
 
-def print_job(job: Path, as_json: bool) -> int:
-    """Print a job's table or JSON; returns its exit code."""
+def print_job(job: Path, as_json: bool, *, faults: Iterable[str] = ()) -> int:
+    """Print a job's table or JSON, with ``faults`` of the command itself; returns its exit code."""
     from harbor_tasks.results.collect import collect_job
     from harbor_tasks.results.report import job_json, job_tables
 
-    summary = collect_job(job)
+    summary = collect_job(job, faults)
     if as_json:
         print_json(job_json(summary))
     else:

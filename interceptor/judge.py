@@ -38,8 +38,11 @@ JUDGE_SECONDS = 60
 TRIES = 6  # of one sample, within the judge's time
 MAX_TOKENS = 4096  # of a reply
 MAX_REPLY = 8 << 20  # bytes
+MAX_REPLIES = 256 << 20  # bytes of recorded replies
+MAX_COUNT = 1 << 53  # a number of tokens that anybody used is below it
 MAX_TEXT = 50_000  # characters of one text that is sent
 MAX_ALL = 200_000  # characters of all data of a request, as JSON
+MAX_DATA = 8 * MAX_ALL  # characters of a request's data as it is sent; escapes take more room
 MAX_REASON = 2_000  # characters of a sample's rationale in the verdict; the reply holds the whole
 MAX_CUTS = 20  # cut texts that are named
 LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}  # which JSON does not escape
@@ -188,8 +191,13 @@ def request(judge: Json, outputs: Json) -> Tuple[Json, List[str]]:
     if faults:
         raise JudgeError("prompt: %s" % faults[0].message)
     names = [part for part in parts if isinstance(part, Name)]
-    text = "".join("[data: %s]" % part.text if isinstance(part, Name) else part for part in parts)
     values, cut = fitted({name.text: look_up(name.path, judge, outputs) for name in names})
+    return body_of(judge, parts, values), cut
+
+
+def body_of(judge: Json, parts: List[Union[str, Name]], values: Any) -> Json:
+    """The request for this prompt with these values."""
+    text = "".join("[data: %s]" % part.text if isinstance(part, Name) else part for part in parts)
     data = json.dumps(values, ensure_ascii=False, default=str).translate(LINE_ENDS)
     content = [text] + ([data] if values else [])
     schema = {
@@ -199,13 +207,30 @@ def request(judge: Json, outputs: Json) -> Tuple[Json, List[str]]:
             "score": score_schema(judge),
         },
     }  # fmt: skip
-    body = {
+    return {
         "model": judge.get("model") or DEFAULT_MODEL, "max_tokens": MAX_TOKENS, "system": SYSTEM,
         "messages": [{"role": "user", "content": [{"type": "text", "text": whole(part)} for part in content]}],
         "tools": [{"name": TOOL, "description": "Takes the verdict.", "input_schema": schema}],
         "tool_choice": {"type": "tool", "name": TOOL},
     }  # fmt: skip
-    return body, cut
+
+
+def asks(judge: Json) -> str:
+    """The digest of all that a judge's requests have in common: by it `score` knows whether one was changed."""
+    parts = parsed(judge["prompt"])[0]
+    return digest(without_data(body_of(judge, parts, {part.text: None for part in parts if isinstance(part, Name)})))
+
+
+def without_data(body: Json) -> Json:
+    """The request with the names of its data alone. LookupError, TypeError or ValueError when it is none of ours."""
+    [message] = body["messages"]
+    content = list(message["content"])
+    if len(content) > 1:
+        names = json.loads(content[1]["text"])
+        if not isinstance(names, dict) or len(content[1]["text"]) > MAX_DATA:
+            raise ValueError
+        content[1] = dict(content[1], text=json.dumps(sorted(names)))
+    return dict(body, messages=[dict(message, content=content)])
 
 
 def score_schema(judge: Json) -> Json:
@@ -493,16 +518,17 @@ class Replies:
             os.close(handle)
             raise OSError(errno.EINVAL, "is no regular file", self.path)
         with open(handle, "rb") as file:
-            data = file.read()
+            data = file.read(MAX_REPLIES + 1)
+        if len(data) > MAX_REPLIES:
+            raise OSError(errno.EFBIG, "has more than %d MB" % (MAX_REPLIES >> 20), self.path)
         self.torn = bool(data) and not data.endswith(b"\n")
         for raw in data.splitlines():
             try:
                 line = json.loads(raw.decode("utf-8"))
-                known = isinstance(line, dict) and isinstance(line["round"], int) and isinstance(line["sample"], int)
-                if known and isinstance(line["judge"], str) and isinstance(line.get("reply") or {}, dict):
-                    self.lines.append(line)
-            except (ValueError, LookupError, RecursionError):
+            except (ValueError, RecursionError):
                 continue
+            if _is_reply(line):
+                self.lines.append(line)
 
     def round(self, judge: str) -> int:
         """The newest round of a judge; each `--fresh` begins one."""
@@ -522,6 +548,16 @@ class Replies:
                 file.write(data.encode())
             self.torn = False
             self.lines.append(line)
+
+
+def _is_reply(line: Any) -> bool:
+    """Is it a line that `answered` writes? The file may hold anything."""
+    if not isinstance(line, dict) or not isinstance(line.get("judge"), str):
+        return False
+    numbers = all(type(line.get(key)) is int and 0 < line[key] < MAX_COUNT for key in ("round", "sample"))
+    seconds = line.get("seconds", 0)
+    timed = type(seconds) in (int, float) and 0 <= seconds < MAX_COUNT
+    return numbers and timed and isinstance(line.get("reply"), (dict, type(None)))
 
 
 def missing(judge: Json, lines: List[Json], mismatch: Mismatch) -> List[int]:
@@ -583,7 +619,7 @@ def usage_of(lines: List[Json]) -> Dict[str, int]:
     for line in lines:
         usage = (line.get("reply") or {}).get("usage")
         for kind, count in usage.items() if isinstance(usage, dict) else ():
-            if isinstance(count, int) and not isinstance(count, bool) and kind.endswith("_tokens"):
+            if type(count) is int and 0 <= count < MAX_COUNT and kind.endswith("_tokens"):
                 total[kind] = total.get(kind, 0) + count
     return total
 

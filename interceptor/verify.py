@@ -76,6 +76,7 @@ JUDGE_VARIABLES = {
     "auth_token": "HARBOR_PACK_JUDGE_TOKEN",
 }  # fmt: skip
 JUDGE_FILES = ("judge_requests.json", "judge_replies.jsonl")  # judge.py says what is in them
+SCORED_BY = ("name", "kind", "feedback_type", "score_range", "samples", "model", "timeout")  # of a judge, in the first
 MAX_FILES = 20_000  # files that the agent made where no output is declared; as many more that are declared
 MAX_ENTRIES = 1_000_000  # files and folders that are looked at
 MAX_LINKS = 1_000
@@ -1524,8 +1525,7 @@ def judge_all(config: Json, args: argparse.Namespace, report: Json) -> Optional[
 
 def kept_requests(config: Json, requests: Json) -> Json:
     """What `harbor-pack score` needs when the sandbox is gone: of all judges what the reward is made with."""
-    keys = ("name", "kind", "feedback_type", "score_range", "samples", "model", "timeout")
-    judges = [{key: judge[key] for key in keys if key in judge} for judge in config["judges"]]
+    judges = [{key: judge[key] for key in SCORED_BY if key in judge} for judge in config["judges"]]
     more = {"final": config.get("final", True), "reward": config.get("reward") or {}}
     return dict(more, schema=1, judges=judges, requests=requests)
 

@@ -27,4 +27,4 @@ def score(
 
     done = score_job(job, os.environ, names=tuple(judge or ()), fresh=fresh, parallel=parallel, say=complain)
     complain(str(done))
-    raise typer.Exit(print_job(job, as_json))
+    raise typer.Exit(print_job(job, as_json, faults=done.refused))

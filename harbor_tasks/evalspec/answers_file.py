@@ -38,6 +38,33 @@ def own_answers(data: object) -> dict[str, object]:
     return {folded(question): answer for question, answer in both.items()}
 
 
+def answer_key(answer: Answer) -> str | tuple[str, ...]:
+    """Equal for answers that are one: white space and case folded, and labels joined by commas or as a list alike.
+
+    Not where a label has a comma itself: then only a list says which labels they are, and their order says nothing.
+    """
+    labels = [answer] if isinstance(answer, str) else answer
+    if len(labels) > 1 and any("," in label for label in labels):
+        return tuple(sorted(map(folded, labels)))
+    return ", ".join(map(folded, labels))
+
+
+def is_answer(own: object, answer: Answer) -> bool:
+    """Whether what the author has for a question is this answer: as text, or as a list of the labels in any order."""
+    if isinstance(own, list) and all(isinstance(label, str) for label in own):
+        mine: Answer = own
+    elif isinstance(own, str):
+        mine = own
+    else:
+        return False
+    listed = isinstance(mine, list) or isinstance(answer, list)
+    return answer_key(mine) == answer_key(answer) or (listed and _labels(mine) == _labels(answer))
+
+
+def _labels(answer: Answer) -> list[str]:
+    return sorted(map(folded, answer if isinstance(answer, list) else answer.split(",")))
+
+
 def can_be_key(question: str) -> bool:
     """Whether a question can stand in answers.yaml: it has a text, is none of the file's own words, and is UTF-8."""
     return bool(question.strip()) and question != _NOT_A_QUESTION and _is_text(question)

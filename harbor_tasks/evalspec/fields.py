@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BeforeValidator
 
 from harbor_tasks.evalspec import envrefs
 
+MAX_SAMPLES = 50
+"""How often one judge may ask about one run: a median of more says little more, and takes up to 50 minutes."""
 _SYSTEM_FOLDERS = (
     "bin", "boot", "dev", "etc", "lib", "lib64", "logs", "proc", "run", "sbin", "solution", "sys", "tests", "usr",
 )  # fmt: skip
@@ -43,6 +45,12 @@ def _not_empty(text: str) -> str:
     return text
 
 
+def _model_name(text: str) -> str:
+    if not text.isprintable() or any(map(str.isspace, text)):
+        raise ValueError(f"must be the name of a model, without white space, not {shown(text)}")
+    return text
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
@@ -56,6 +64,12 @@ def _positive_int(value: Any) -> Any:
 def _count(value: Any) -> Any:
     if type(value) is not int or not 0 <= value <= 10**12:
         raise ValueError(f"must be a whole number from 0 on, not {shown(value)}")
+    return value
+
+
+def _samples(value: Any) -> Any:
+    if type(value) is not int or not 1 <= value <= MAX_SAMPLES:
+        raise ValueError(f"must be a whole number from 1 to {MAX_SAMPLES} (each is a paid request), not {shown(value)}")
     return value
 
 
@@ -154,11 +168,13 @@ def one_or_more(value: Any) -> Any:
 
 
 NonEmptyText = Annotated[str, AfterValidator(_not_empty)]
+ModelName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_model_name)]
 ProjectPath = Annotated[str, AfterValidator(_not_empty), AfterValidator(_project_path)]
 ImagePath = Annotated[str, AfterValidator(_image_path)]
 ImageName = Annotated[str, AfterValidator(_not_empty), AfterValidator(_image_name)]
 StepId = Annotated[str, AfterValidator(_not_empty), AfterValidator(_step_id)]
 PositiveInt = Annotated[int, BeforeValidator(_positive_int)]
+Samples = Annotated[int, BeforeValidator(_samples)]
 Count = Annotated[int, BeforeValidator(_count)]
 PositiveNumber = Annotated[float, BeforeValidator(_positive_number)]
 Weight = Annotated[float, BeforeValidator(_non_negative)]

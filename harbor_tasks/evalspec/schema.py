@@ -18,11 +18,13 @@ from harbor_tasks.evalspec.fields import (
     Fraction,
     ImageName,
     ImagePath,
+    ModelName,
     NonEmptyText,
     Number,
     PositiveInt,
     PositiveNumber,
     ProjectPath,
+    Samples,
     ScoreRange,
     StepId,
     Weight,
@@ -155,13 +157,13 @@ class HookBudget(Table):
 class Models(Table):
     """`models`: which model does what."""
 
-    skill: str | None = None
+    skill: ModelName | None = None
     """Runs the skill or prompt."""
-    subagent: str | None = None
+    subagent: ModelName | None = None
     """Runs subagents."""
-    judge: str | None = None
+    judge: ModelName | None = None
     """Judges, when a judge names no model of its own."""
-    hook: NonEmptyText = DEFAULT_HOOK_MODEL
+    hook: ModelName = DEFAULT_HOOK_MODEL
     """Answers the agent's questions."""
     hook_budget: HookBudget = HookBudget()
     """How much of that model a trial may use."""
@@ -274,9 +276,9 @@ class Judge(Table):
     """What it returns."""
     score_range: ScoreRange | None = None
     """Lowest and highest score; 0 to 1 when it is not given."""
-    samples: PositiveInt = 1
-    """How often a model is asked."""
-    model: NonEmptyText | None = None
+    samples: Samples = 1
+    """How often a model is asked, up to `fields.MAX_SAMPLES` times."""
+    model: ModelName | None = None
     """The model that is asked."""
     type: str | None = None
     """Repeats the kind; not needed."""
@@ -303,7 +305,7 @@ class Threshold(Table):
     min_pass_rate: Fraction | None = None
     """Lowest share of trials that pass."""
     max_error_rate: Fraction | None = None
-    """Highest share of trials without a result."""
+    """Highest share of trials without a result, those aside whose judge was skipped or has still to be asked."""
 
 
 class HookCommand(Table):

@@ -109,10 +109,11 @@ def read_handlers(
         return None
     top, data = Place(document, problems), document.data
     if not isinstance(data, dict):
-        problems.error(
-            f"must be a mapping with the key 'handlers', and is {kind_of(data)}", path, document.line(),
-            hint="write 'handlers: []' when nothing is intercepted", code="bad-handlers",
-        )  # fmt: skip
+        hint = "write 'handlers: []' when nothing is intercepted"
+        if data is None:
+            hint += "; without the file inputs.tools counts, and harbor-pack resolve writes it"
+        says = f"must be a mapping with the key 'handlers', and is {kind_of(data)}"
+        problems.error(says, path, document.line(), hint=hint, code="bad-handlers")
         return None
     top.unknown_keys(data, KNOWN_TOP)
     roots = (path.parent, path.parent if ev is None else ev.project)

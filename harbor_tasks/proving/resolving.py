@@ -19,9 +19,9 @@ from typing import Any
 
 from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, Where, display_path
-from harbor_tasks.evalspec import Case, Eval, list_cases, load_eval, parse_yaml, read_case
+from harbor_tasks.evalspec import Case, Eval, list_cases, load_eval, read_case
 from harbor_tasks.evalspec.load import HANDLERS
-from harbor_tasks.evalspec.reader import MAX_BYTES
+from harbor_tasks.evalspec.reader import MAX_BYTES, load_yaml
 from harbor_tasks.policy.handlers import HANDLER_TEXTS, Handler, Handlers, handlers_of, read_handlers
 from harbor_tasks.policy.lint import inputs_digest
 from harbor_tasks.policy.permissions import permissions_of
@@ -289,17 +289,22 @@ def _shows(probe: Probe, by: int | None, own: int) -> bool:
 
 
 def _current(ev: Eval, path: Path) -> tuple[str, str, Current]:
-    """The file as it is: its text, the text without the head, its content. It must be without faults."""
+    """The file as it is: its text, the text without the head, its content. It must be without faults.
+
+    One that holds nothing, or comments alone, is one that has still to be written: the comments stay.
+    """
     if ev.handlers_file is None:
         return "", "", Current()
     problems = Problems()
-    read = read_handlers(path, problems, ev=ev)
+    document = load_yaml(path, problems, text_under=HANDLER_TEXTS)
     problems.raise_errors()
-    assert read is not None
+    assert document is not None
+    if document.data is not None:
+        read_handlers(path, problems, ev=ev)
+        problems.raise_errors()
     text = path.read_bytes().decode("utf-8")
     record, body = split_head(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    document = parse_yaml(body, path, Problems(), text_under=HANDLER_TEXTS)
-    data = document.data if document is not None else {}
+    data = document.data or {}
     current = Current(
         data.get("handlers") or [], data.get("probes") or [], data.get("case_overrides") or {}, record
     )  # fmt: skip

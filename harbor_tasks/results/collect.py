@@ -26,8 +26,9 @@ _SHOWN, _DEPTH = 200, 40
 class JudgeSummary:
     """One judge over a job's trials, on its own scale (a boolean counts 1 or 0). Rates are shares, 0 to 1.
 
-    ``errors`` are the trials without a result although the judge was not skipped: it failed, it still has to be asked
-    (``pending`` of them), or its trial never came that far. None: there was nothing to count.
+    ``pending`` are the trials whose model has still to be asked; they are no part of a rate. ``errors`` are the other
+    trials without a result although the judge was not skipped: it failed, or its trial never came that far. None: there
+    was nothing to count.
     """
 
     name: str
@@ -43,13 +44,22 @@ class JudgeSummary:
 
 @dataclass(frozen=True)
 class ThresholdResult:
-    """One limit of a threshold and whether it was kept; ``actual`` is None when there is nothing to compare."""
+    """One limit of a threshold and whether it was kept; ``actual`` is None when there is nothing to compare.
+
+    While verdicts are ``pending`` it is not met, whatever those are that came.
+    """
 
     judge: str
     limit: str
     wanted: float
     actual: float | None
     met: bool
+    pending: int = 0
+
+    @property
+    def word(self) -> str:
+        """What became of it."""
+        return "met" if self.met else "not known yet" if self.pending else "missed"
 
 
 @dataclass(frozen=True)
@@ -145,8 +155,8 @@ class JobSummary:
         return sum(trial.calls.denied for trial in self.trials)
 
 
-def collect_job(folder: Path) -> JobSummary:
-    """Put the trials of a job together; AuthorError when the folder holds no job."""
+def collect_job(folder: Path, faults: Iterable[str] = ()) -> JobSummary:
+    """Put the trials of a job together, with ``faults`` of the caller; AuthorError when the folder holds no job."""
     job, trials = read_job(folder), read_trials(folder)
     rewards = [trial.reward for trial in trials if is_scored(trial) and trial.reward is not None]
     judges = tuple(judge_summaries(job.manifest, trials))
@@ -164,7 +174,7 @@ def collect_job(folder: Path) -> JobSummary:
             judges=costs.judges + judges_spent(all_judges(trial)),
         )  # fmt: skip
         warnings += _warnings(trial, transcript)
-    faults = tuple(job_faults(job, trials, thresholds))
+    found = (*job_faults(job, trials, thresholds), *faults)
     return JobSummary(
         folder=folder,
         job=job,
@@ -178,8 +188,8 @@ def collect_job(folder: Path) -> JobSummary:
         costs=costs,
         not_enforced=tuple(h["match"] for h in job.manifest.get("handlers") or [] if not h.get("enforced", True)),
         warnings=tuple(warnings),
-        faults=faults,
-        exit_code=exit_code(job, trials, faults),
+        faults=found,
+        exit_code=exit_code(job, trials, found),
     )
 
 
@@ -210,7 +220,7 @@ def judge_summaries(manifest: Mapping[str, Any], trials: Iterable[Trial]) -> Ite
             float(judge.value) for judge in found if judge.status == "ok" and isinstance(judge.value, int | float)
         ]
         passed = [judge.passed for judge in found if judge.status == "ok" and judge.passed is not None]
-        counted = len(results) - status["skipped"]
+        counted = len(results) - status["skipped"] - status["pending"]
         yield JudgeSummary(
             name=name, trials=len(results), reported=status["ok"], skipped=status["skipped"],
             pending=status["pending"], errors=counted - status["ok"], mean=_mean(values),
@@ -228,8 +238,9 @@ def check_thresholds(thresholds: Mapping[str, Any], judges: Iterable[JudgeSummar
             wanted = limits.get(limit)
             if wanted is not None:
                 actual: float | None = None if judge is None else getattr(judge, what)
-                met = judge is not None and judge.reported > 0 and _kept(limit, actual, wanted)
-                yield ThresholdResult(name, limit, wanted, actual, met)
+                pending = 0 if judge is None else judge.pending
+                met = judge is not None and judge.reported > 0 and not pending and _kept(limit, actual, wanted)
+                yield ThresholdResult(name, limit, wanted, actual, met, pending)
 
 
 def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[ThresholdResult]) -> Iterator[str]:
@@ -242,7 +253,8 @@ def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[Threshold
     for threshold in thresholds:
         if not threshold.met:
             was = "nothing was reported" if threshold.actual is None else f"it is {threshold.actual:.4g}"
-            yield f"threshold {threshold.judge}.{threshold.limit} {threshold.wanted:g} is missed: {was}"
+            was = f"{threshold.pending} pending" if threshold.pending else was
+            yield f"threshold {threshold.judge}.{threshold.limit} {threshold.wanted:g} is {threshold.word}: {was}"
     yield from job.errors
     if not job.expected:
         yield "the job has no trials"

@@ -14,12 +14,12 @@ from harbor_tasks.environments.base import Job, Trial, read_job, read_trials, tr
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.plan import require_at_rest, require_same_eval
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, Where, display_path
-from harbor_tasks.evalspec.answers_file import can_be_key, own_answers, with_answers
+from harbor_tasks.evalspec.answers_file import answer_key, can_be_key, is_answer, own_answers, with_answers
 from harbor_tasks.evalspec.dataset import ANSWERS, Case, list_cases, read_case
 from harbor_tasks.evalspec.fields import folded, shown
 from harbor_tasks.evalspec.load import Eval, load_eval
 from harbor_tasks.evalspec.reader import load_yaml
-from harbor_tasks.results.questions import WORDS, Answered, questions_of, shown_answer
+from harbor_tasks.results.questions import WORDS, Answered, questions_of
 
 INCOMPLETE = 1
 """Exit code: an answer that was to be frozen is not, since trials do not agree or the file cannot take it."""
@@ -193,7 +193,7 @@ def _choices(
     for same in groups.values():
         modelled = [one for one in same if one.tier == "model"]
         found = modelled or same
-        different = {folded(shown_answer(one.answer)): one for one in reversed(found)}
+        different = {answer_key(one.answer): one for one in reversed(found)}
         choice = Choice(
             case, found[0].question, tuple(one.answer for one in reversed(different.values())), found[0].tier,
             found[0].model if modelled else None, tuple(dict.fromkeys(one.attempt for one in found)),
@@ -218,7 +218,7 @@ def _for_case(
     own, chosen = own_answers(data), list[Choice]()
     for choice in choices:
         if folded(choice.question) in own:
-            same = own[folded(choice.question)] == choice.answers[0]
+            same = is_answer(own[folded(choice.question)], choice.answers[0])
             (report.there if same else report.kept).append(choice)
         elif not can_be_key(choice.question):
             report.refused.append(choice)
@@ -282,8 +282,13 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _said(choice: Choice) -> str:
-    return f"{shown(choice.question)} → {shown(shown_answer(choice.answers[0]))}"
+    return f"{shown(choice.question)} → {_shown(choice.answers[0])}"
 
 
 def _answers(choice: Choice) -> str:
-    return " or ".join(shown(shown_answer(answer)) for answer in choice.answers)
+    return " or ".join(map(_shown, choice.answers))
+
+
+def _shown(answer: str | list[str]) -> str:
+    """An answer as a message shows it; of a list one sees which labels it has."""
+    return f"[{', '.join(map(shown, answer))}]" if isinstance(answer, list) else shown(answer)

@@ -13,7 +13,7 @@ import json
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from harbor_tasks.environments.verdict import Verdict, read_verdict
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.resources import script_module
 from harbor_tasks.results.collect import trial_label
+from harbor_tasks.results.judge_files import NotWholeError, Part, read_part
 
 PARALLEL = 4
 """Judges that are asked at a time."""
@@ -49,63 +50,25 @@ class Asked:
     asked: int = 0
     recorded: int = 0
     failed: int = 0
+    refused: tuple[str, ...] = ()
+    """Trials whose files cannot be judged by, a line each: what, where, what to do."""
 
     def __str__(self) -> str:
+        if self.refused and not self.asked and not self.recorded:
+            return "no model judge was asked"
         if not self.asked and not self.recorded:
             return "no model judge had anything to judge"
         failed = f", {self.failed} without a verdict" if self.failed else ""
         return f"model judges: {self.asked} asked{failed}, {self.recorded} from recorded replies"
 
 
-@dataclass
-class _Part:
-    """A trial, or one step of it, as its verifier left it."""
-
-    trial: str
-    label: str
-    folder: Path
-    """Of the verifier."""
-    kept: dict[str, Any]
-    """judge_requests.json, without the bodies."""
-    report: dict[str, Any]
-    """judges.json."""
-    replies: Any
-
-    def judges(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The model judges that have a request, of these names or all."""
-        for judge in self.kept["judges"]:
-            if judge["name"] in self.kept["requests"] and (not names or judge["name"] in names):
-                yield judge
-
-    def take(self, judge: Mapping[str, Any], answer: dict[str, Any], seconds: float | None) -> dict[str, Any]:
-        """Put a judge's verdict in place of its old one, and the reward that follows; its line.
-
-        ``seconds``: what it took; None when nothing was asked, and the old line has it.
-        """
-        verify = script_module("verify")
-        answer["cut"] = self.kept["requests"][judge["name"]].get("cut")
-        lines = self.report["judges"]
-        at = next(at for at, one in enumerate(lines) if one["name"] == judge["name"])
-        took = lines[at].get("seconds") if seconds is None else round(seconds, 3)
-        line: dict[str, Any] = {**verify.verdict(judge, answer), "seconds": took}
-        lines[at] = line
-        verify.write_verdict(str(self.folder), self.report, verify.rewarded(self.kept, self.report))
-        return line
-
-
 @dataclass(frozen=True)
 class _Todo:
     """One judge of one part; ``number`` is the round of its replies."""
 
-    part: _Part
+    part: Part
     judge: dict[str, Any]
     number: int
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The request; those of a whole job would fill the memory, so it is read when it is sent."""
-        found: dict[str, Any] = _load(self.part.folder / "judge_requests.json")["requests"][self.judge["name"]]["body"]
-        return found
 
     def lines(self) -> list[dict[str, Any]]:
         """The replies that are recorded."""
@@ -128,17 +91,21 @@ def score_job(
 
     ``fresh``: recorded replies do not count, all are asked. ``caller`` is the environment with the key, which is needed
     only when something is asked (MachineError without). AuthorError for an unknown judge, or while the job runs.
-    Interrupted, it leaves every verdict and every reply that it got.
+    Trials whose files are not what the job asks are refused, and stay as they are. Interrupted, it leaves every verdict
+    and every reply that it got.
     """
     job = read_job(folder)
     _check_names(job, names)
     with job_lock(folder):
         trials = {trial.id: trial for trial in read_trials(folder)}
-        parts = list(_parts(folder, job, trials.values(), say))
+        refused: list[str] = []
+        parts = list(_parts(folder, job, trials.values(), refused))
         todo = [_todo(part, judge, fresh=fresh) for part in parts for judge in part.judges(names)]
         endpoint = _endpoint(caller)
         waiting = [one for one in todo if not one.is_complete()]
         if waiting and endpoint is None:
+            for fault in refused:
+                say(fault)
             what = ", ".join(dict.fromkeys(one.judge["name"] for one in waiting))
             raise MachineError(f"no key for the model of {what}; export ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
         failed = 0
@@ -149,7 +116,7 @@ def score_job(
                 said = line["error"] or _shown(line)
                 say(f"{one.part.label}: {one.judge['name']}: {said}")
             trials[one.part.trial] = _rejudged(folder, job, trials[one.part.trial])
-        return Asked(len(waiting), len(todo) - len(waiting), failed)
+        return Asked(len(waiting), len(todo) - len(waiting), failed, tuple(refused))
 
 
 def waiting_judges(trials: Sequence[Trial]) -> list[str]:
@@ -185,26 +152,31 @@ def _endpoint(caller: Mapping[str, str]) -> Any:
     return script_module("judge").endpoint_of(url, key, token)
 
 
-def _todo(part: _Part, judge: dict[str, Any], *, fresh: bool) -> _Todo:
+def _todo(part: Part, judge: dict[str, Any], *, fresh: bool) -> _Todo:
     """With ``fresh`` a round of its own, unless nothing was ever asked."""
     name = judge["name"]
     known = any(line["judge"] == name for line in part.replies.lines)
     return _Todo(part, judge, part.replies.round(name) + (1 if fresh and known else 0))
 
 
-def _parts(folder: Path, job: Job, trials: Any, say: Callable[[str], None]) -> Iterator[_Part]:
-    """What verifiers left of all trials that came so far. One that must not count is not worth a request."""
+def _parts(folder: Path, job: Job, trials: Iterable[Trial], refused: list[str]) -> Iterator[Part]:
+    """What verifiers left of all trials that came so far. One that must not count is not worth a request.
+
+    Of a trial of which a part is not whole there is none, and ``refused`` gets a line.
+    """
     has_models = any(judge["kind"] == "prompt" for judge in job.manifest.get("judges") or [])
     for trial in trials:
         if not has_models or trial.status not in _RAN or _is_void(trial):
             continue
-        for step, place in _places(folder, trial):
-            label = trial_label(trial) + (f", step {step}" if step is not None else "")
-            part = _read_part(trial.id, label, place / "verifier")
-            if part is not None:
-                yield part
-            elif (place / "verifier" / "judges.json").is_file() and _has_prompts(place / "verifier" / "judges.json"):
-                say(f"{label}: what model judges are asked is missing, or was edited; run it again")
+        try:
+            parts = []
+            for step, place in _places(folder, trial):
+                label = trial_label(trial) + (f", step {step}" if step is not None else "")
+                parts.append(read_part(job, trial, step, label, place / "verifier"))
+        except NotWholeError as error:
+            refused.append(f"{label}: model judges were not asked: {error}")
+            continue
+        yield from (part for part in parts if part is not None)
 
 
 def _is_void(trial: Trial) -> bool:
@@ -217,42 +189,6 @@ def _places(folder: Path, trial: Trial) -> list[tuple[str | None, Path]]:
     if not trial.steps:
         return [(None, top)]
     return [(step.id, top / "steps" / step.id) for step in trial.steps if step.status != "pending"]
-
-
-def _read_part(trial: str, label: str, folder: Path) -> _Part | None:
-    kept, report = _load(folder / "judge_requests.json"), _load(folder / "judges.json")
-    try:
-        named = {judge["name"] for judge in kept["judges"]}
-        lines = {line["name"] for line in report["judges"]}
-        whole = kept["requests"].keys() <= named & lines
-        for one in kept["requests"].values():
-            whole = whole and script_module("judge").digest(one.pop("body")) == one["digest"]
-        whole = whole and all(map(_can_be_read, kept["judges"]))
-    except (LookupError, TypeError, AttributeError):
-        return None
-    return _Part(trial, label, folder, kept, report, script_module("judge").Replies(str(folder))) if whole else None
-
-
-def _can_be_read(judge: Mapping[str, Any]) -> bool:
-    """Whether what counts and limits its samples is of the types that the build wrote."""
-    samples, limit, scale = judge.get("samples", 1), judge.get("timeout"), judge.get("score_range")
-    numbers = scale is None or (len(scale) == 2 and all(type(one) in (int, float) for one in scale))
-    return type(samples) is int and samples > 0 and (limit is None or type(limit) in (int, float)) and numbers
-
-
-def _has_prompts(path: Path) -> bool:
-    judges = _load(path).get("judges")
-    return isinstance(judges, list) and any(isinstance(one, dict) and one.get("kind") == "prompt" for one in judges)
-
-
-def _load(path: Path) -> dict[str, Any]:
-    """A JSON object of a verifier; no link is followed, since in an unsealed sandbox it is the agent's word."""
-    try:
-        with script_module("verify").open_log(str(path)) as file:
-            data = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _shown(line: Mapping[str, Any]) -> str:
@@ -312,9 +248,15 @@ def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
     if is_complete:
         answer: dict[str, Any] = module.answer_of(one.judge, one.lines(), mismatch)
     else:
-        answer = module.answered(
-            one.judge, one.body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
-        )
+        try:
+            body = one.part.body(one.judge["name"])
+            answer = module.answered(
+                one.judge, body, one.part.replies, endpoint, mismatch, number=one.number, stop=stop
+            )
+        except NotWholeError as error:
+            answer = {"error": str(error)}
+        except OSError as error:  # this judge's: the others are asked
+            answer = {"error": f"{display_path(Path(one.part.replies.path))}: cannot be written ({error.strerror})"}
         seconds = sum(float(line.get("seconds") or 0) for line in one.lines())
     paid = [line for line in list(one.part.replies.lines) if line["judge"] == one.judge["name"]]
     return one, {**answer, **module.spent(paid)}, seconds  # of the rounds before, too

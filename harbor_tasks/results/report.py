@@ -212,20 +212,21 @@ def _call_counts(trial: Trial) -> str:
 
 def _judge_table(summary: JobSummary) -> Table:
     right: dict[str, Any] = {"justify": "right", "no_wrap": True}
-    columns = [(name, right) for name in ("mean", "passed", "reported", "skipped", "errors")]
+    columns = [(name, right) for name in ("mean", "passed", "reported", "skipped", "pending", "errors")]
     table = _table("judges", ("judge", {}), *columns, ("thresholds", {}))
     for judge in summary.judges:
         numbers = (_score(judge.mean), _rate(judge.pass_rate), f"{judge.reported}/{judge.trials}")
-        counts = (*numbers, str(judge.skipped), str(judge.errors))
-        table.add_row(_text(judge.name), *map(_text, counts), _limits(summary, judge))
+        pending = _text(str(judge.pending), STYLES["pending"] if judge.pending else "")
+        counts = (*map(_text, (*numbers, str(judge.skipped))), pending, _text(str(judge.errors)))
+        table.add_row(_text(judge.name), *counts, _limits(summary, judge))
     return table
 
 
 def _limits(summary: JobSummary, judge: JudgeSummary) -> Text:
     cell = Text()
     for limit in (t for t in summary.thresholds if t.judge == judge.name):
-        word = "met" if limit.met else "missed"
-        line = _text(f"{LIMITS[limit.limit]} {limit.wanted:g}: {word}", "green" if limit.met else "red")
+        style = {"met": "green", "missed": "red"}.get(limit.word, "yellow")
+        line = _text(f"{LIMITS[limit.limit]} {limit.wanted:g}: {limit.word}", style)
         cell = cell.append("\n") if cell else cell
         cell.append_text(line)
     return cell

@@ -5,6 +5,7 @@ The reading itself is the judges' own (``interceptor/judge.py``), so what `check
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
+from harbor_tasks.evalspec.dataset import ANNOTATIONS
 from harbor_tasks.evalspec.schema import Judge
 from harbor_tasks.resources import script_module
 
@@ -41,6 +43,8 @@ def check_prompt(ev: Eval, at: int, texts: Sequence[tuple[str, Path | None]], pr
             f"judge {judge.name!r}: the prompt names nothing of the run, so the model sees nothing of it",
             ev.file, ev.line("judges", at, key), hint="add {{ outputs }} or {{ conversation }}", code=CODE,
         )  # fmt: skip
+    if any(ev.is_faulty("judges", at, key) for key in ("score_range", "feedback_type")):  # the scale is not known
+        return
     low, high = judge.score_range or (0, 1)
     threshold = ev.spec.thresholds.get(judge.name)
     if threshold is not None and threshold.min_mean is not None and threshold.min_mean > high:
@@ -70,10 +74,14 @@ def _line(ev: Eval, at: int, row: int) -> int | None:
 def check_case(ev: Eval, judges: Iterable[dict[str, Any]], case: Case, problems: Problems) -> None:
     """Values of the case that a prompt names and the case lacks. A judge with `if` may be one of other cases."""
     given = {"annotations": {} if case.annotations is None else case.annotations, "input": case.input}
+    if case.annotations_file is None and os.path.lexists(case.directory / ANNOTATIONS):  # it cannot be read, as is said
+        del given["annotations"]
     for judge in judges:
         if judge["kind"] == "prompt" and "if" not in judge:
+            at = next(i for i, one in enumerate(ev.spec.judges) if one.name == judge["name"])
+            if any(ev.is_faulty("judges", at, key) for key in ("if", "arguments")):  # what was said is enough
+                continue
             for fault, row in _missing(judge, given):
-                at = next(i for i, one in enumerate(ev.spec.judges) if one.name == judge["name"])
                 hint = "add it there, or give the judge an `if` that skips such cases"
                 message = f"judge {judge['name']!r}: {fault}"
                 in_text = ev.spec.judges[at].prompt_file is None

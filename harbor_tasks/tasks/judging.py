@@ -7,7 +7,7 @@ What is the same for all cases (prompt files, modules, checked arguments) is rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
 from harbor_tasks.evalspec.paths import is_file
-from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge
+from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge, Reward
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
 from harbor_tasks.tasks.judge_prompts import check_prompt, model_of
 
@@ -74,7 +74,6 @@ def judges_config(
     final = step is None or step == steps[-1]
     wanted = [j for j in judging.judges if j.get("step") == step or (final and j.get("step") is None)]
     names = {judge["name"] for judge in wanted}
-    reward = ev.spec.reward
     return {
         "workspace": ev.spec.sandbox.workdir,
         "final": final,
@@ -82,12 +81,17 @@ def judges_config(
         "input": case.input,
         "outputs": [{"path": o.path} if o.path is not None else {"tool": o.tool} for o in ev.spec.outputs],
         "judges": wanted,
-        "reward": {
-            "weights": {name: weight for name, weight in reward.weights.items() if name in names},
-            "gate": reward.gate,
-            "judge": reward.judge if final or reward.judge in names else None,
-        },
+        "reward": reward_config(ev.spec.reward, names, final=final),
         "handlers": sorted(set(patterns)),
+    }
+
+
+def reward_config(reward: Reward, names: Collection[str], *, final: bool) -> dict[str, Any]:
+    """What a verifier that runs the judges ``names`` makes the reward with."""
+    return {
+        "weights": {name: weight for name, weight in reward.weights.items() if name in names},
+        "gate": reward.gate,
+        "judge": reward.judge if final or reward.judge in names else None,
     }
 
 

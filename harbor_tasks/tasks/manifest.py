@@ -62,6 +62,13 @@ class JudgePart(Part):
     score_range: tuple[float, float] | None
     step: str | None
     needs_model: bool
+    timeout: int | None = None
+    """Seconds."""
+    model: str | None = None
+    """Of a judge that asks one, as are the next two."""
+    samples: int | None = None
+    asks: str | None = None
+    """The digest of its request without the run's data; None in tasks of an earlier version."""
 
 
 class HandlerPart(Part):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import env_references
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.probes import probes_of
+from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.eval_plan import EvalPlan
-from harbor_tasks.tasks.judging import kind_of
 from harbor_tasks.tasks.manifest import (
     BuildManifest,
     ExecutionPart,
@@ -43,13 +44,7 @@ def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildM
             StepPart(id=step.id, timeout=step.timeout, on_failure=step.on_failure, env=_references(step.env))
             for step in execution.steps
         ),
-        judges=tuple(
-            JudgePart(
-                name=judge.name, kind=kind_of(judge), feedback_type=judge.feedback_type,
-                score_range=judge.score_range, step=judge.step, needs_model=kind_of(judge) == "prompt",
-            )
-            for judge in spec.judges
-        ),
+        judges=tuple(map(_judge, plan.judging.judges)),
         reward=spec.reward, thresholds=spec.thresholds,
         hooks_after=HooksAfterPart(after_each=tuple(spec.hooks.after_each), after_all=tuple(spec.hooks.after_all)),
         mcp_servers=tuple(
@@ -68,6 +63,14 @@ def manifest_of(plan: EvalPlan, tasks: Iterable[tuple[TaskName, str]]) -> BuildM
             for name, digest in tasks
         ),
     )  # fmt: skip
+
+
+def _judge(entry: Mapping[str, Any]) -> JudgePart:
+    """A judge's part, from its entry in judges.json."""
+    needs_model = entry["kind"] == "prompt"
+    asks = script_module("judge").asks(entry) if needs_model else None
+    keys = ("name", "kind", "feedback_type", "score_range", "step", "timeout", "model", "samples")
+    return JudgePart.model_validate({"needs_model": needs_model, "asks": asks, **{key: entry.get(key) for key in keys}})
 
 
 def _variables(plan: EvalPlan) -> Iterator[str]:

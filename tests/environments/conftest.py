@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments.base import Event, Job, RunOptions, Trial, read_job, read_trials
 from harbor_tasks.environments.jobs import dry_run, run_job
 from harbor_tasks.environments.plan import JobPlan
@@ -25,6 +26,7 @@ from harbor_tasks.tasks.build import build
 from tests.kit import small_eval, write_files
 
 from .fake_server import Answer, Fake, MakeFake
+from .judging import QUALITY, Bench
 
 
 @dataclass
@@ -175,3 +177,27 @@ def gateway(engine: str, base_image: str) -> str:
     routes = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
     found = next(fields[2] for route in routes if (fields := route.split())[1] == "00000000")
     return socket.inet_ntoa(struct.pack("=L", int(found, 16)))
+
+
+@pytest.fixture(scope="module")
+def judge_server() -> Iterator[Endpoint]:
+    """The scripted endpoint."""
+    with Endpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bench(judge_server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A model; the caller of `run` has no key unless the test sets one."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    yield Bench(judge_server)
+    judge_server.remove("bench")
+
+
+@pytest.fixture
+def small(author: Author, bench: Bench) -> Author:
+    """An eval with a check and a model judge, whose case writes what is asked for."""
+    author.spec["judges"] = [*author.spec["judges"], QUALITY]
+    author.case(solve="echo yes > done.txt\n")
+    return author

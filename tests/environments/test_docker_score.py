@@ -21,7 +21,8 @@ from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import score_job
 from harbor_tasks.results.report import job_json
 from harbor_tasks.tasks.build import build
-from tests.environments.test_score import KEY, by_type, copied, no_key_in, verdicts
+from tests.environments.judging import KEY, by_type
+from tests.environments.test_score import copied, no_key_in, verdicts
 
 pytestmark = pytest.mark.engine
 

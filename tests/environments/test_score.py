@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 import yaml
 
 from harbor_tasks.agents.oracle import OracleAgent
-from harbor_tasks.endpoint import Endpoint, Replies, Reply, Script, fails, uses
+from harbor_tasks.endpoint import Reply, Script, fails
 from harbor_tasks.environments.base import (
     RunOptions,
     Trial,
@@ -42,59 +41,9 @@ from harbor_tasks.results.judges import score_hint, score_job
 from harbor_tasks.results.report import job_json, report_html
 from harbor_tasks.tasks.manifest import read_manifest
 from tests.environments.conftest import Author
+from tests.environments.judging import KEY, QUALITY, Bench, by_type, gives
 
-KEY = "sk-ant-judge-0123456789"
 EVAL = Path(__file__).parents[1] / "results" / "evals" / "docs-review"
-QUALITY = {"name": "quality", "prompt": "Good? {{ outputs }}", "feedback_type": "int", "score_range": [1, 5]}
-
-
-def gives(score: Any, why: str = "because", **more: Any) -> Reply:
-    """A verdict."""
-    return replace(uses("verdict", {"rationale": why, "score": score}), **more)
-
-
-def by_type(body: Mapping[str, Any]) -> Reply:
-    """A verdict of the type that is asked for."""
-    asked = body["tools"][0]["input_schema"]["properties"]["score"]
-    return gives(True if asked["type"] == "boolean" else 4, "as asked")
-
-
-class Bench:
-    """A model to be asked, and the environment of a caller who knows where it is."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint, self.url = endpoint, ""
-        self.replies(choose=by_type)
-
-    def replies(self, *replies: Reply, **more: Any) -> None:
-        """What it says from now on."""
-        self.url = self.endpoint.add("bench", Replies(*replies, **more))
-
-    @property
-    def asked(self) -> list[Mapping[str, Any]]:
-        """The bodies of the requests."""
-        return [one.body for one in self.endpoint.recorded("bench")]
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Of a caller with a key."""
-        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": KEY}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Endpoint]:
-    """The scripted endpoint."""
-    with Endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bench(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A model; the caller of `run` has no key unless the test sets one."""
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    yield Bench(server)
-    server.remove("bench")
 
 
 def no_key_in(folder: Path) -> None:
@@ -201,14 +150,6 @@ def test_without_a_key_it_is_unjudged_and_score_asks_later(tmp_path: Path, bench
 # ---- smaller ones ----
 
 
-@pytest.fixture
-def small(author: Author, bench: Bench) -> Author:
-    """An eval with a check and a model judge, whose case writes what is asked for."""
-    author.spec["judges"] = [*author.spec["judges"], QUALITY]
-    author.case(solve="echo yes > done.txt\n")
-    return author
-
-
 def test_a_judge_that_failed_is_asked_again_and_the_others_are_not_touched(small: Author, bench: Bench) -> None:
     other = {"name": "tone", "prompt": "Tone? {{ conversation }}", "feedback_type": "bool"}
     small.spec["judges"].append(other)
@@ -278,23 +219,6 @@ def test_a_trial_that_does_not_count_is_not_paid_for(small: Author, bench: Bench
     assert score_job(job, bench.env).asked == 0
     assert read_trials(job) == [void]
     assert score_hint(job, [void]) is None
-
-
-def test_what_no_verifier_wrote_is_said_and_stays(small: Author, bench: Bench) -> None:
-    job = small.run().folder
-    [trial] = read_trials(job)
-    requests = trial_dir(job, trial.id) / "verifier" / "judge_requests.json"
-    edited = requests.read_text().replace("Good?", "Best?")
-    for content in (edited, "{", "[]", '{"judges": [], "requests": {"x": 1}}', None):
-        requests.unlink()
-        if content is None:
-            requests.symlink_to("/etc/passwd")
-        else:
-            requests.write_text(content)
-        said: list[str] = []
-        assert score_job(job, bench.env, say=said.append).asked == 0
-        assert said == ["c1: what model judges are asked is missing, or was edited; run it again"]
-        assert read_trials(job) == [trial]
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_is(small: Author, bench: Bench, tmp_path: Path) -> None:
@@ -367,33 +291,6 @@ def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> 
     assert score_job(job, bench.env).asked == 1
     assert score_job(job, {}).recorded == 1
     assert [trial.status for trial in read_trials(job)] == ["scored"]
-
-
-@pytest.mark.parametrize("edit", [{"samples": "2"}, {"samples": 0}, {"timeout": "1"}, {"score_range": 5}])
-def test_a_judge_that_was_edited_is_not_asked(small: Author, bench: Bench, edit: dict[str, Any]) -> None:
-    job = small.run().folder
-    [trial] = read_trials(job)
-    path = trial_dir(job, trial.id) / "verifier" / "judge_requests.json"
-    kept = json.loads(path.read_text())
-    kept["judges"] = [{**judge, **edit} if judge["kind"] == "prompt" else judge for judge in kept["judges"]]
-    path.write_text(json.dumps(kept))
-    said: list[str] = []
-    assert score_job(job, bench.env, say=said.append).asked == 0
-    assert "was edited; run it again" in said[0]
-
-
-def test_what_was_put_in_the_place_of_the_replies_is_not_waited_for(small: Author, bench: Bench) -> None:
-    job = small.run().folder
-    [trial] = read_trials(job)
-    replies = trial_dir(job, trial.id) / "verifier" / "judge_replies.jsonl"
-    replies.unlink(missing_ok=True)
-    os.mkfifo(replies)
-    with pytest.raises(OSError, match="no regular file"):
-        score_job(job, bench.env)
-    replies.unlink()
-    replies.symlink_to("/dev/zero")
-    with pytest.raises(OSError, match=re.escape(str(replies))):
-        score_job(job, bench.env)
 
 
 def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: Author, bench: Bench) -> None:

@@ -46,6 +46,13 @@ JUDGE = {"name": "j", "check": "return True"}
             "models.hook_budget.tokens must be a whole number from 0 on, not 1.5",
         ),
         ({"models": {"hook_budget": 5}}, "models.hook_budget must be a mapping"),
+        ({"models": {"judge": ""}}, "eval.yaml:1: models.judge must not be empty"),
+        ({"models": {"skill": " "}}, "models.skill must not be empty"),
+        ({"models": {"subagent": ""}}, "models.subagent must not be empty"),
+        ({"models": {"hook": ""}}, "models.hook must not be empty"),
+        ({"models": {"judge": "claude\n"}}, r"models.judge must be the name of a model, without white space, not 'cl"),
+        ({"models": {"skill": "an opus"}}, "models.skill must be the name of a model, without white space"),
+        ({"judges": [{"name": "j", "prompt": "p", "model": ""}]}, "judges[0].model must not be empty"),
         ({"execution": {"prompt": " "}}, "execution.prompt must not be empty"),
         ({"dataset": {"path": "c", "workspace": {"files": [1]}}}, "dataset.workspace.files[0] must be a string, not 1"),
         (
@@ -159,7 +166,10 @@ def test_steps_have_ids_of_their_own(load: Load) -> None:
         ),
         ({"prompt": "p", "feedback_type": "int", "score_range": [0, 1.5]}, "score_range has a fractional bound"),
         ({"prompt": "p", "score_range": [5, 1]}, "judges[0].score_range must be [lowest, highest]"),
-        ({"prompt": "p", "samples": 0}, "judges[0].samples must be a positive integer"),
+        ({"prompt": "p", "samples": 0}, "judges[0].samples must be a whole number from 1 to 50 (each is"),
+        ({"prompt": "p", "samples": 51}, "from 1 to 50 (each is a paid request), not 51"),
+        ({"prompt": "p", "samples": True}, "judges[0].samples must be a whole number from 1 to 50"),
+        ({"prompt": "p", "samples": 1.5}, "judges[0].samples must be a whole number from 1 to 50"),
         ({"check": "x", "step": "a"}, "judges[0].step requires an execution.steps pipeline"),
         ({"check": "if x\n  return 1"}, "judges[0].check is not valid Python"),
         ({"check": "# nothing but this"}, "judges[0].check is not valid Python: it holds no statement"),
@@ -170,6 +180,10 @@ def test_steps_have_ids_of_their_own(load: Load) -> None:
 def test_a_wrong_judge_is_one_error(load: Load, judge: dict[str, Any], says: str) -> None:
     (error,) = load(judges=[{"name": "j", **judge}]).errors
     assert says in error
+
+
+def test_as_many_samples_as_may_be_are_no_error(load: Load) -> None:
+    assert load(judges=[{"name": "j", "prompt": "p", "samples": 50}]).ok
 
 
 def test_judges_have_names_of_their_own(load: Load) -> None:

@@ -56,6 +56,25 @@ def test_a_proposal_becomes_a_file_that_check_build_and_probe_use(
     assert head[4].startswith("# inputs.tools: sha256:")
 
 
+@pytest.mark.parametrize(
+    "empty", ["", " \n\n", "# mine\n", "\ufeff# mine\r\n", "---\n", "# mine\n---\n# mine, too\n...\n", "null\n"]
+)
+def test_a_file_that_holds_nothing_is_written_and_its_comments_stay(
+    eval_dir: Path, endpoint: Endpoint, empty: str
+) -> None:
+    path = eval_dir / "tool_handlers.yaml"
+    path.write_bytes(empty.encode())
+    [said] = [str(one) for one in check(eval_dir).problems.errors]
+    assert said.endswith("without the file inputs.tools counts, and harbor-pack resolve writes it")
+    found = resolved(eval_dir)
+    assert (found.asked, len(found.rows)) == (1, 16)
+    assert not check(eval_dir).problems.errors
+    text = path.read_text()
+    for comment in ("# mine", "# mine, too"):
+        assert text.count(f"\n{comment}\n") == empty.count(f"{comment}\n") + empty.count(f"{comment}\r\n")
+    assert resolve(eval_dir).asked == 0, "and the second time there is nothing to ask"
+
+
 def test_no_secret_no_answer_no_value_of_a_variable_is_sent(
     eval_dir: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

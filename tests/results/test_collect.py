@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.collect import collect_job, missing_steps
-from harbor_tasks.results.report import job_json
+from harbor_tasks.results.report import job_json, report_html
 
 from .kit import JobFolder, error, judge, write_lines
 
@@ -120,8 +121,8 @@ def test_skipped_ones_do_not_count_and_whoever_did_not_report_does(tmp_path: Pat
     job.trial("c4", status="unjudged", judges=[judge("a", status="pending")])
     job.trial("c5", status="error", error=error("agent"))
     first, never = collect_job(job.folder).judges
-    assert (first.trials, first.reported, first.skipped, first.pending, first.errors) == (5, 1, 1, 1, 3)
-    assert (first.error_rate, first.pass_rate) == (0.75, 1.0)
+    assert (first.trials, first.reported, first.skipped, first.pending, first.errors) == (5, 1, 1, 1, 2)
+    assert (first.error_rate, first.pass_rate) == (2 / 3, 1.0)
     assert (never.name, never.reported, never.errors, never.mean, never.error_rate) == ("never", 0, 5, None, 1.0)
 
 
@@ -158,6 +159,8 @@ def test_judges_of_steps_count_once(job: JobFolder) -> None:
         ({"max_error_rate": 1}, ["skipped"], False),
         ({"min_mean": 0.0}, ["skipped"], False),
         ({"min_mean": 1, "max_error_rate": 0}, [1, "skipped"], True),
+        ({"max_error_rate": 0}, [1, "pending"], False),
+        ({"min_mean": 0.5}, [1, "pending"], False),
     ],
 )
 def test_a_threshold_is_on_the_judges_own_scale(
@@ -181,6 +184,28 @@ def test_a_threshold_on_a_judge_that_never_reported_is_missed(tmp_path: Path) ->
     assert found.exit_code == 1
     assert [(t.judge, t.limit, t.actual, t.met) for t in found.thresholds] == [("ghost", "min_mean", None, False)]
     assert found.faults == ("threshold ghost.min_mean 0 is missed: nothing was reported",)
+
+
+def test_who_has_still_to_be_asked_is_no_error_and_keeps_a_threshold_open(tmp_path: Path) -> None:
+    limits = {"min_mean": 3.0, "max_error_rate": 0}
+    job = with_manifest(tmp_path, judges=[{"name": "a"}], thresholds={"a": limits})
+    job.trial("c1", reward=1.0, judges=[judge("a", status="pending")])
+    found = collect_job(job.folder)
+    assert [(one.pending, one.errors, one.error_rate) for one in found.judges] == [(1, 0, None)]
+    assert found.faults == (
+        "threshold a.min_mean 3 is not known yet: 1 pending",
+        "threshold a.max_error_rate 0 is not known yet: 1 pending",
+    )
+    job.trial("c2", reward=1.0, judges=[judge("a", 5, normalized=1.0)])
+    found = collect_job(job.folder)
+    assert [(one.actual, one.met, one.word) for one in found.thresholds] == [
+        (5.0, False, "not known yet"),
+        (0.0, False, "not known yet"),
+    ]
+    assert (found.exit_code, job_json(found)["judges"][0]["errors"]) == (1, 0)
+    page = report_html(found)
+    assert '<td class="warn">not known yet</td>' in page
+    assert re.search(r'<th scope="row">a</th>.*<td class="number">1</td>\n<td class="number">0</td></tr>', page, re.S)
 
 
 def test_one_errored_case_of_two_misses_an_error_rate_of_zero(tmp_path: Path) -> None:

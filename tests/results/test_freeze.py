@@ -68,6 +68,49 @@ def test_a_models_answer_beats_a_guess_and_an_override_is_nothing_new(cases: Pat
     assert "Own?" not in answers(cases)
 
 
+@pytest.mark.parametrize(
+    ("own", "answer", "same"),
+    [
+        ("[Red, Blue]", "Red, Blue", True),
+        ("[blue, RED]", "Red, Blue", True),
+        ("[Red]", "Red", True),
+        ("[Red, Green]", "Red, Blue", False),
+        ("Red,  blue", "Red, Blue", True),
+        ("RED", "Red", True),
+        ("Red, Blue", ["Red", "Blue"], True),
+        ('[B, "A, x"]', ["A, x", "B"], True),
+        ("A, x, B", ["A, x", "B"], False),
+        ('[A, "x, B"]', ["A, x", "B"], False),
+        ("[A, x, B]", ["A, x", "B"], False),
+        ('"A, x"', ["A, x"], True),
+        ("[[Red], Blue]", "Red, Blue", False),
+        ("{Red: Blue}", "Red, Blue", False),
+    ],
+)
+def test_a_list_is_the_answer_that_has_its_labels(
+    cases: Path, job: JobFolder, own: str, answer: Any, same: bool
+) -> None:
+    (cases / "case c1" / "answers.yaml").write_text(f"Q?: {own}\n")
+    log(job, "c1", said(answer))
+    report = freeze(job.folder)
+    assert (len(report.there), len(report.kept)) == ((1, 0) if same else (0, 1))
+
+
+def test_answers_of_several_labels_are_one_when_the_labels_are(cases: Path, job: JobFolder) -> None:
+    log(job, "c1", said(["A, b", "C"], "Lists?"), said(["x", "y"], "Joined?"), said(["A, b", "C"], "Apart?"))
+    more = said(["C", "a,  B"], "Lists?"), said("x, y", "Joined?"), said(["A", "b, C"], "Apart?")
+    log(job, "c1", *more, attempt=2)
+    report = freeze(job.folder)
+    assert [(one.question, one.answers) for one in report.written] == [
+        ("Lists?", (["A, b", "C"],)), ("Joined?", (["x", "y"],))
+    ]  # fmt: skip
+    assert [one.answers for one in report.differing] == [(["A, b", "C"], ["A", "b, C"])]
+    lines = "\n".join(report.lines())
+    assert "took none of ['A, b', 'C'] or ['A', 'b, C'] for 'Apart?' (attempts 1, 2)" in lines
+    assert "wrote 'Lists?' → ['A, b', 'C']" in lines
+    assert len(freeze(job.folder).there) == 2
+
+
 def test_one_trial_that_does_not_agree_with_itself_gives_no_answer(cases: Path, job: JobFolder) -> None:
     log(job, "c1", said("a"), said("b"))
     report = freeze(job.folder, attempt=1)

@@ -75,7 +75,20 @@ def test_the_tables_show_trials_judges_calls_and_what_they_come_to(job: JobFolde
 def test_no_line_is_wider_than_the_terminal_and_no_column_is_lost(job: JobFolder, width: int) -> None:
     text = shown(job, width)
     assert max(map(len, text.splitlines())) <= width
-    for header in ("task", "try", "status", "reward", "judges", "calls", "judge", "mean", "decision", "reason"):
+    for header in (
+        "task",
+        "try",
+        "status",
+        "reward",
+        "judges",
+        "calls",
+        "judge",
+        "mean",
+        "pending",
+        "errors",
+        "decision",
+        "reason",
+    ):
         assert header in text
 
 
@@ -106,7 +119,7 @@ def test_json_holds_the_same_facts(job: JobFolder) -> None:
     assert [trial["attempt"] for trial in first["trials"]] == [1, 2]
     assert (first["mean_reward"], second["mean_reward"]) == (0.5, None)
     assert data["thresholds"] == [
-        {"judge": "made", "limit": "min_pass_rate", "wanted": 1.0, "actual": 0.5, "met": False}
+        {"judge": "made", "limit": "min_pass_rate", "wanted": 1.0, "actual": 0.5, "met": False, "pending": 0}
     ]
     assert data["calls"][0]["decision"] == "deny"
 

@@ -13,6 +13,7 @@ import pytest
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval, load_eval, read_case
 from harbor_tasks.resources import script_module
+from harbor_tasks.tasks.build import check
 from harbor_tasks.tasks.judging import BUILTIN_ARGUMENTS, Judging, judges_config, judging_of
 
 EVAL = """\
@@ -242,6 +243,35 @@ def test_a_threshold_beyond_the_scale_of_a_model_judge_is_a_warning(project: Pro
         in said[0]
     )
     assert project.judging(judges.replace("RANGE", ", score_range: [1, 5]"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("judge", "more", "said"),
+    [
+        ("prompt: 'From 1 to 5: {{ outputs }}', score_range: [5, 1]", "", "judges[0].score_range must be [lowest"),
+        ("prompt: 'From 1 to 5: {{ outputs }}', score_range: 5", "", "judges[0].score_range must be [lowest"),
+        ("prompt: 'From 1 to 5: {{ outputs }}', feedback_type: boolean", "", "judges[0].feedback_type must be one of"),
+        ("prompt: '{{ outputs }}', score_range: [1]", "thresholds: {a: {min_mean: 3}}", "judges[0].score_range must"),
+        ("prompt: '{{ annotations.x }}', if: ''", "", "judges[0].if must not be empty"),
+        ("prompt: '{{ arguments.x }}', arguments: 5", "", "judges[0].arguments must be a mapping, not 5"),
+    ],
+)
+def test_what_follows_from_a_fault_that_was_said_is_not_said(
+    project: Project, judge: str, more: str, said: str
+) -> None:
+    path = project.write("eval/eval.yaml", f"{EVAL}judges:\n  - {{name: a, {judge}}}\n{more}\n")
+    [problem] = check(path).problems
+    assert str(problem).startswith(f"{path}:5: {said}")
+
+
+def test_annotations_that_cannot_be_read_are_said_once(project: Project) -> None:
+    path = project.write("eval/eval.yaml", f"{EVAL}judges:\n  - {{name: a, prompt: '{{{{ annotations.x }}}}'}}\n")
+    project.write("eval/cases/c1/annotations.yaml", "x: [\n")
+    [problem] = check(path).problems
+    assert "annotations.yaml:1 (case c1): is not valid YAML" in str(problem)
+    (project.root / "eval" / "cases" / "c1" / "annotations.yaml").unlink()
+    [problem] = check(path).problems
+    assert "{{ annotations.x }} is not in this case's annotations" in str(problem)
 
 
 # ---- modules ----

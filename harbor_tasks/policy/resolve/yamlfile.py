@@ -54,7 +54,9 @@ def new_text(path: Path, text: str, current: Current, merged: Merged) -> str:
 def _changed(text: str, old: str, current: Current, merged: Merged) -> str:
     """The text with the parts changed; ``old`` is the one whose comments it must have."""
     yaml = _yaml(text)
-    document = yaml.load(text) if text.strip() else _map()
+    document = yaml.load(text)
+    only_comments = not isinstance(document, dict)  # or a plain `null`
+    document = _map() if only_comments else document
     document.fa.set_block_style()  # a file of JSON, too: new parts are read by people
     _list(document, "handlers", merged.handlers, [dict(one) for one in current.handlers])
     _overrides(document, merged.overrides, dict(current.overrides))
@@ -63,8 +65,10 @@ def _changed(text: str, old: str, current: Current, merged: Merged) -> str:
     elif current.probes:
         del document["probes"]
     out = _dumped(yaml, document)
-    if not text.strip():
-        return re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
+    if only_comments:
+        comments = [line for line in old.splitlines() if line.lstrip().startswith("#")]
+        out = re.sub(r"(?<!^handlers:)\n(?=  - match: |case_overrides:|probes:)", "\n\n", out)
+        return "\n".join([*comments, "", out] if comments else [out])
     return _with_comments(yaml, old, out)
 
 
