@@ -14,6 +14,7 @@ from harbor_tasks.bundles import oci, pack
 from harbor_tasks.bundles.artifact import CONFIG_TYPE, IDENTITY, LAYER_TYPE
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.images import credentials
 
 from .conftest import Packed
 from .kit import Certificate, credential_helper, docker_config, docker_registry, logged_in, own_address, tree
@@ -234,14 +235,38 @@ def test_a_credential_helper(
 ) -> None:
     config = {"credHelpers": {guarded_registry: "tests"}}
     monkeypatch.setenv("DOCKER_CONFIG", str(docker_config(tmp_path / "d", config)))
-    with pytest.raises(AuthorError, match="credential helper docker-credential-tests is not installed or fails"):
+    with pytest.raises(AuthorError, match="and its credential helper docker-credential-tests is not installed; "):
         push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
     credential_helper(tmp_path / "bin", "tests", "echo no >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    with pytest.raises(AuthorError, match="docker-credential-tests is not installed or fails"):
+    with pytest.raises(AuthorError, match="docker-credential-tests fails; "):
+        push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
+    credential_helper(tmp_path / "bin", "tests", "exec sleep 600")
+    with monkeypatch.context() as hurry, pytest.raises(AuthorError, match="did not answer within 1 s; mend that"):
+        hurry.setattr(credentials, "HELPER_SECONDS", 1.0)
         push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
     credential_helper(tmp_path / "bin", "tests", """echo '{"Username": "tester", "Secret": "only-for-tests"}'""")
     assert push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert).digest
+
+
+def test_a_configuration_that_is_broken_is_what_is_said(
+    packed: Packed, guarded_registry: str, certificate: Certificate, no_docker_config: Path
+) -> None:
+    (no_docker_config / "config.json").write_text('{"auths": {')
+    with pytest.raises(AuthorError, match=r"wants credentials, and .*/config.json is no JSON \(line 1"):
+        push(packed.file, f"{guarded_registry}/x", ca=certificate.cert)
+
+
+def test_a_registry_that_wants_no_credentials_is_not_stopped_by_their_fault(
+    packed: Packed, repository: str, no_docker_config: Path, tmp_path: Path
+) -> None:
+    (no_docker_config / "config.json").write_text("[]")
+    said: list[str] = []
+    push(packed.file, repository, say=said.append)
+    pull(repository, tmp_path / "out", say=said.append)
+    faults = [line for line in said if "config.json" in line]
+    assert len(faults) == 2
+    assert all("holds no JSON object; mend it" in line for line in faults)
 
 
 def test_no_credentials_from_netrc(
