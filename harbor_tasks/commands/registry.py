@@ -89,6 +89,10 @@ def tasks_of(
 
     A path that exists is never taken for a reference. ``keep``: where bundles are unpacked, if not in the cache.
     """
+    if ca is not None:  # whether or not it comes to be used
+        from harbor_tasks.bundles.session import authority
+
+        authority(ca)
     source = Path(given)
     if source.is_dir():
         return source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.images import credentials
 
 from .conftest import Packed
-from .kit import Certificate, credential_helper, docker_config, docker_registry, logged_in, own_address, tree
+from .kit import Certificate, credential_helper, docker_config, docker_registry, logged_in, own_address, serving, tree
 
 pytestmark = pytest.mark.registry
 
@@ -193,10 +194,38 @@ def test_an_authority_of_the_environment(
 def test_a_certificate_that_nobody_knows(packed: Packed, login: str, certificate: Certificate, tmp_path: Path) -> None:
     with pytest.raises(MachineError, match=r"certificate of .* is not trusted \(self.signed certificate\); name its"):
         push(packed.file, f"{login}/team/evals:1")
-    with pytest.raises(AuthorError, match=r"--ca: .*cannot be read"):
-        push(packed.file, f"{login}/team/evals:1", ca=tmp_path / "nothing")
-    with pytest.raises(AuthorError, match=r"--ca: .*holds no certificate"):
-        push(packed.file, f"{login}/team/evals:1", ca=packed.file)
+
+
+@pytest.mark.parametrize("plain_http", [False, True])
+def test_an_authority_that_is_none_is_said_before_anything_else(
+    packed: Packed, tmp_path: Path, certificate: Certificate, no_docker_config: Path, plain_http: bool
+) -> None:
+    asked: list[str] = []
+    (no_docker_config / "config.json").write_text('{"credsStore": "tests"}')
+    (tmp_path / "folder").mkdir()
+    with serving(lambda handler: asked.append(handler.path)) as host:
+        for ca, said in (
+            (tmp_path / "nothing", r"--ca: .*nothing cannot be read \(No such file or directory\)"),
+            (packed.file, r"--ca: .*holds no certificate in PEM form"),
+            (certificate.key, r"--ca: .*holds no certificate in PEM form"),
+            (tmp_path / "folder", r"--ca: .*folder is a folder without certificates"),
+        ):
+            for act in (
+                lambda ca: push(packed.file, f"{host}/x", ca=ca, plain_http=plain_http),
+                lambda ca: pull(f"{host}/x", tmp_path / "out", ca=ca, plain_http=plain_http),
+            ):
+                with pytest.raises(AuthorError, match=said):
+                    act(ca)
+    assert not asked
+    assert not (tmp_path / "out").exists()
+
+
+def test_authorities_in_a_folder_are_taken_by_their_hashes(
+    packed: Packed, login: str, certificate: Certificate, tmp_path: Path
+) -> None:
+    shutil.copy(certificate.cert, tmp_path / "own.pem")
+    subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
+    assert push(packed.file, f"{login}/team/folder:1", ca=tmp_path).digest
 
 
 def test_a_certificate_for_another_name(packed: Packed, tmp_path: Path, certificate: Certificate) -> None:
