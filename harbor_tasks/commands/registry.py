@@ -124,6 +124,23 @@ def tasks_of(
         raise MachineError(f"{error}; and no file or folder {given} is here") from None
 
 
+def fault_of(given: str) -> AuthorError | None:
+    """What is wrong with what `run` was given, if that is known before anything is fetched or built."""
+    from harbor_tasks.bundles.cache import is_bundle
+    from harbor_tasks.bundles.reference import is_reference, parse
+    from harbor_tasks.environments.sources import is_eval
+
+    source = Path(given)
+    try:
+        if not source.exists() and (is_reference(given) or "://" in given):
+            parse(given)
+        elif not is_bundle(source):
+            is_eval(source)
+    except AuthorError as fault:
+        return fault
+    return None
+
+
 def _has_engine(options: RunOptions) -> bool:
     """Whether the trials run in containers of an engine of the user's."""
     from harbor_tasks.environments.harbor_command import kind_of
