@@ -108,10 +108,22 @@ def make_agent(name: str, manifest: BuildManifest) -> Agent:
         return CodexAgent(manifest)
     if name == ProbeAgent.name:  # of a task that `probe` makes
         return ProbeAgent()
+    require_known(name)
+    raise AssertionError(name)
+
+
+def require_known(name: str) -> None:
+    """AuthorError when no agent that a user may ask for has this name."""
+    from harbor_tasks.agents.claude_code import ClaudeCodeAgent
+    from harbor_tasks.agents.codex import CodexAgent
+    from harbor_tasks.agents.oracle import OracleAgent
+    from harbor_tasks.agents.replay import ReplayAgent
+
     known = (ClaudeCodeAgent.name, CodexAgent.name, OracleAgent.name, ReplayAgent.name)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
-    raise AuthorError(f"agent {name!r} is not known; {hint}")
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known agents: {', '.join(known)}"
+        raise AuthorError(f"agent {name!r} is not known; {hint}")
 
 
 def require_network(agent: str, manifest: BuildManifest, environment: str, *, scripted: bool) -> None:

@@ -37,13 +37,12 @@ def refusal(  # noqa: PLR0911 - one for each status
     told = f" ({said})" if said else ""
     host, place = reference.registry, reference.name
     if status == 401:
-        if credentials.missing_helper is not None:
-            return AuthorError(
-                f"{host} wants credentials{told}, and its credential helper {credentials.missing_helper} is not "
-                "installed or fails; install it, or take it out of Docker's config.json and run docker login"
-            )
+        if credentials.fault is not None:
+            return AuthorError(f"{host} wants credentials{told}, and {credentials.fault}")
         have = "does not accept the credentials of" if credentials.auth else "wants credentials, and there are none in"
         return AuthorError(f"{host} {have} Docker's configuration{told}; run docker login {host}")
+    if status in {403, 404, 429} and credentials.fault is not None:  # it may say so because it does not know us
+        told += f", and {credentials.fault}"
     if status == 403:
         who = "these credentials" if credentials.auth else "an anonymous user"
         return AuthorError(

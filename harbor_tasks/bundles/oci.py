@@ -112,6 +112,7 @@ def push(
         transport.put_manifest(manifest, tag)
         if before not in {None, digest}:
             say(f"{reference.name}:{tag} was {before} before")
+        _say_fault(transport, say)
     places = {name: str(reference.at(one.manifest)) for name, one in stored.items()}
     return Pushed(
         f"{reference.name}:{tag}", digest, transport.uploads, transport.uploaded, places, tuple(sent), info
@@ -156,6 +157,7 @@ def pull(
         _say_absent({one.name for one in info.images} if images else set(), artifact, say)
         file.unlink()
         _settle(room / "tasks", into)
+        _say_fault(transport, say)
     places = {one.name: str(place.at(one.manifest)) for one in artifact.images}
     return Pulled(into, str(place), artifact.digest, info, places, tuple(here))
 
@@ -196,6 +198,12 @@ def _require_same_images(artifact: Artifact, info: BundleInfo) -> None:
     for one in artifact.images:
         if (one.name, one.id) not in known:
             raise _other_image(one)
+
+
+def _say_fault(transport: Transport, say: Say) -> None:
+    """What kept the credentials from us, where none were needed; where they were, the refusal says it."""
+    if transport.credentials.fault is not None:
+        say(f"warning: no credentials for {transport.reference.registry}: {transport.credentials.fault}")
 
 
 def _say_absent(wanted: set[str], artifact: Artifact, say: Say) -> None:

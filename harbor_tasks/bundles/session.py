@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -29,14 +31,17 @@ TIMEOUT = (15, 120)
 PIECE = 1 << 18
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """OpenSSL reads the last itself, but is silent about one that it cannot read."""
+_BY_HASH = re.compile(r"[0-9a-f]{8}\.[0-9]+")
+"""How OpenSSL looks for a certificate in a folder."""
 
 
 class Session(requests.Session):
     """Follows no redirect by itself, takes no credentials from anywhere, keeps no cookies."""
 
     def __init__(self, ca: Path | None, *, loopback: bool) -> None:
+        """AuthorError for a ``ca`` that is no certificate, whether or not anything is to be reached over TLS."""
         super().__init__()
-        self._ca, self._has_trust = ca, False
+        self._own, self._has_trust = None if ca is None else authority(ca), False
         self.trust_env = not loopback  # a proxy does not reach this machine's own registry
         self.auth = _nothing  # else .netrc would be asked, and beat what Docker's configuration says
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -46,7 +51,7 @@ class Session(requests.Session):
     def get_adapter(self, url: str) -> Any:
         """What makes the connection. The authorities are read before the first that needs them: there are many."""
         if url.startswith("https") and not self._has_trust:
-            self.mount("https://", _Trusting(trust(self._ca)))
+            self.mount("https://", _Trusting(trust(self._own)))
             self._has_trust = True
         return super().get_adapter(url)
 
@@ -78,25 +83,38 @@ class _Trusting(HTTPAdapter):
         return super().proxy_manager_for(*args, **kwargs, ssl_context=self._trusted)
 
 
-def trust(ca: Path | None) -> ssl.SSLContext:
-    """The system's authorities, those of the environment, and the user's own (``--ca``)."""
-    context = ssl.create_default_context()
+def authority(ca: Path) -> ssl.SSLContext:
+    """What trusts the user's own authority (``--ca``) alone; AuthorError when there is none in it."""
+    with _named(ca, AuthorError, "--ca"):
+        if not ca.is_dir():
+            return ssl.create_default_context(cafile=ca)
+        if not any(_BY_HASH.fullmatch(name) for name in os.listdir(ca)):  # noqa: PTH208 - names
+            raise AuthorError(
+                f"--ca: {display_path(ca)} is a folder without certificates under their hashes; name a file, or make "
+                "them with openssl rehash"
+            )
+        return ssl.create_default_context(capath=ca)
+
+
+def trust(own: ssl.SSLContext | None) -> ssl.SSLContext:
+    """The system's authorities, those of the environment, and the user's own (what `authority` gave)."""
+    context = ssl.create_default_context() if own is None else own
+    context.load_default_certs()
     context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
-    if ca is not None:
-        _load(context, ca, AuthorError, "--ca")
     for variable in _CA_VARIABLES:
         named = os.environ.get(variable)
         if named:
-            _load(context, Path(named), MachineError, variable)
+            path = Path(named)
+            with _named(path, MachineError, variable):
+                context.load_verify_locations(*((None, path) if path.is_dir() else (path,)))
     return context
 
 
-def _load(context: ssl.SSLContext, path: Path, error: type[AuthorError | MachineError], named_by: str) -> None:
+@contextmanager
+def _named(path: Path, error: type[AuthorError | MachineError], named_by: str) -> Iterator[None]:
+    """What is wrong with a path that should hold certificates."""
     try:
-        if path.is_dir():
-            context.load_verify_locations(capath=path)
-        else:
-            context.load_verify_locations(cafile=path)
+        yield
     except ssl.SSLError:
         raise error(f"{named_by}: {display_path(path)} holds no certificate in PEM form") from None
     except OSError as fault:

@@ -140,5 +140,7 @@ def _engine_fault(transport: Transport, doing: str, said: str) -> HarborPackErro
         how = f"put the authority's certificate at /etc/docker/certs.d/{host}/ca.crt on the engine's machine"
         return MachineError(f"the container engine cannot {doing} ({said}); {how}")
     if _REFUSED.search(said):
-        return AuthorError(f"the container engine cannot {doing}: {host} refuses ({said}); run docker login {host}")
+        fault = transport.credentials.fault
+        how = f"; run docker login {host}" if fault is None else f", and {fault}"
+        return AuthorError(f"the container engine cannot {doing}: {host} refuses ({said}){how}")
     return MachineError(f"the container engine cannot {doing}: {said}")

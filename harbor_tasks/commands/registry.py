@@ -82,6 +82,10 @@ def tasks_of(
 
     A path that exists is never taken for a reference. ``keep``: where bundles are unpacked, if not in the cache.
     """
+    if ca is not None:  # whether or not it comes to be used
+        from harbor_tasks.bundles.session import authority
+
+        authority(ca)
     source = Path(given)
     if source.is_dir():
         return source
@@ -111,6 +115,23 @@ def tasks_of(
         )
     except PassingError as error:
         raise MachineError(f"{error}; and no file or folder {given} is here") from None
+
+
+def fault_of(given: str) -> AuthorError | None:
+    """What is wrong with what `run` was given, if that is known before anything is fetched or built."""
+    from harbor_tasks.bundles.cache import is_bundle
+    from harbor_tasks.bundles.reference import is_reference, parse
+    from harbor_tasks.environments.sources import is_eval
+
+    source = Path(given)
+    try:
+        if not source.exists() and (is_reference(given) or "://" in given):
+            parse(given)
+        elif not is_bundle(source):
+            is_eval(source)
+    except AuthorError as fault:
+        return fault
+    return None
 
 
 def _has_engine(options: RunOptions) -> bool:

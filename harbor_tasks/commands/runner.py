@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harbor_tasks.commands.base import Attempts, Ca, HarborPath, Host, JobsDir, Json, Parallel, PlainHttp, Trust, app
-from harbor_tasks.commands.registry import tasks_of
+from harbor_tasks.commands.registry import fault_of, tasks_of
 from harbor_tasks.errors import AuthorError, HarborPackError, Problem, Where
 from harbor_tasks.output import (
     building,
@@ -27,6 +27,7 @@ from harbor_tasks.output import (
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.base import RunOptions
+    from harbor_tasks.environments.harbor_api import ServerApi
 
 _ORDER = (130, 2, 3, 1, 0)
 """Exit codes of several jobs: the first of these that one of them has."""
@@ -92,12 +93,13 @@ def runner(
     key = os.environ.pop(key_env, None) or None  # nothing that is started from here gets it
     if key is None and key_env != "HARBOR_API_KEY":
         raise AuthorError(f"--key-env {key_env}: ${key_env} is not set")
-    ServerApi(server, key).check()  # before anything is fetched
+    api = ServerApi(server, key)
     _, agent, _ = where_and_who("harbor", agent, resume)
     options = RunOptions(
         environment="harbor", agent=agent, parallel=parallel, attempts=attempts, resume=resume, jobs_dir=jobs_dir,
         host=host, harbor=harbor, harbor_options=harbor_options, server=server, server_key=key, trust=trust,
     )  # fmt: skip
+    _check(api, named, options, ca=ca, keep=keep)
     fetch = partial(tasks_of, options=options, plain_http=plain_http, ca=ca, keep=keep)
     reports: list[dict[str, Any]] = []
     for source in named:
@@ -108,6 +110,25 @@ def runner(
     if as_json:
         print_json({"exit_code": code, "jobs": reports})
     raise typer.Exit(code)
+
+
+def _check(api: ServerApi, named: list[str], options: RunOptions, *, ca: Path | None, keep: Path | None) -> None:
+    """What speaks against all of it, before anything is fetched: this machine first, then the server.
+
+    The server is not asked where nothing is to be run: a fault of each bundle stands in its report.
+    """
+    from harbor_tasks.environments.harbor_server import check_here
+    from harbor_tasks.environments.plan import require_place
+
+    check_here(options)
+    if ca is not None:
+        from harbor_tasks.bundles.session import authority
+
+        authority(ca)
+    if keep is not None:
+        require_place(keep, "--keep")
+    if not all(fault_of(source) for source in named):
+        api.check()
 
 
 def sources_and_options(words: list[str]) -> tuple[list[str], tuple[str, ...]]:

@@ -165,6 +165,7 @@ def find_engine(host: str | None = None) -> Engine:
     from docker.errors import DockerException
 
     endpoint = find_endpoint(host)
+    _require_sdk_config()
     client = None
     try:
         _knock(endpoint.address)
@@ -178,9 +179,18 @@ def find_engine(host: str | None = None) -> Engine:
         if client is not None:
             client.close()
         raise MachineError(_nobody(endpoint, error)) from None
-    except (AttributeError, TypeError) as error:  # what the SDK makes of a list where it looks for an object
-        raise MachineError(f"{config_folder() / 'config.json'}: the Docker SDK cannot use it ({error})") from None
     return Engine(client, endpoint, str(version.get("Version", "")), info)
+
+
+def _require_sdk_config() -> None:
+    """MachineError for a configuration that the SDK fails at; it reads it with every client, and asks nobody."""
+    from docker.auth import load_config
+    from docker.errors import DockerException
+
+    try:
+        load_config()
+    except (DockerException, ValueError, AttributeError, TypeError) as error:  # other types than it looks for
+        raise MachineError(f"{config_folder() / 'config.json'}: the Docker SDK cannot use it ({error})") from None
 
 
 def _knock(address: str) -> None:

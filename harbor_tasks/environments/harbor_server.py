@@ -7,6 +7,7 @@ this is for its own machine; variables and model keys are those of the server's 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,10 +18,18 @@ from harbor_tasks.environments.base import Job, RunOptions, Stop, Trial, TrialEr
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.harbor import RUNS, HarborEnvironment
 from harbor_tasks.environments.harbor_api import SUBMISSION_SECONDS, ServerApi, ServerError
-from harbor_tasks.environments.harbor_command import check_kind, check_options, environ, find_harbor, last_lines
+from harbor_tasks.environments.harbor_command import (
+    check_kind,
+    check_options,
+    environ,
+    find_harbor,
+    kind_of,
+    last_lines,
+)
 from harbor_tasks.environments.harbor_guard import named_variables, require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_server_run import RECORD, ServerRun
+from harbor_tasks.environments.plan import old_job, require_place
 from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.variables import UnsetError, fill_in
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where
@@ -30,6 +39,19 @@ from harbor_tasks.tasks.manifest import BuildManifest
 _SECONDS = 120
 _HIDDEN = "****"
 """What Harbor shows in place of a secret."""
+
+
+def check_here(options: RunOptions) -> None:
+    """What speaks against a job at a server and is known without it and without the tasks: an error of ours."""
+    check_options(options.harbor_options)
+    if options.resume is not None:
+        old_job(options, options.agent, scripted=False)
+    else:
+        require_place(options.jobs_dir, "--jobs-dir")
+    if options.harbor is not None or options.harbor_options:
+        find_harbor(options.harbor, os.environ)
+    if kind_of(options.harbor_options) == DEFAULT_KIND:
+        find_engine(options.host).close()
 
 
 class HarborServerEnvironment(HarborEnvironment):

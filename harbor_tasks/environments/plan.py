@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.agents.base import Agent, make_agent
+from harbor_tasks.agents.base import Agent, make_agent, require_known
 from harbor_tasks.environments import strangers
 from harbor_tasks.environments.base import (
     FINISHED,
@@ -29,7 +30,7 @@ from harbor_tasks.environments.base import (
 from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.lock import is_running
 from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
-from harbor_tasks.errors import AuthorError, Problem, Where, display_path
+from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
 from harbor_tasks.tasks.plan import TaskFile, digest_of
@@ -79,10 +80,14 @@ class JobPlan:
 def where_and_who(
     environment: str | None, agent: str | None, resume: Path | None, *, scripted: bool = False
 ) -> tuple[str, str, bool]:  # fmt: skip
-    """Environment, agent and whether a script stands in for its model.
+    """Environment, agent and whether a script stands in for its model; AuthorError for a name that is not known.
 
     They are those that were named, else those of the job that is gone on with, else the defaults.
     """
+    if agent is not None:
+        require_known(agent)
+    if environment is not None:
+        _require_environment(environment)
     job = RunOptions() if resume is None else read_job(resume)
     return environment or job.environment, agent or job.agent, scripted or job.scripted
 
@@ -103,7 +108,7 @@ def plan_job(
     agent = agent or make_agent(options.agent, manifest)
     scripts = scripts or (recorded_calls if options.scripted else None)
     model = ScriptedModel(scripts) if scripts is not None else None
-    old = _old_job(options, agent, scripted=model is not None) if options.resume is not None else None
+    old = old_job(options, agent.name, scripted=model is not None) if options.resume is not None else None
     tasks = _tasks(source, manifest, options.cases, old)
     digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
     warnings = [
@@ -207,14 +212,20 @@ def _environment(
 
         directories = {task.case_id: source / task.directory for task in tasks}
         return HarborEnvironment(source, manifest, caller, options, directories)
-    raise AuthorError(f"environment {name!r} is not known; use --env {' or '.join(KNOWN)}")
+    _require_environment(name)
+    raise AssertionError(name)
 
 
-def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
+def _require_environment(name: str) -> None:
+    if name not in KNOWN:
+        raise AuthorError(f"environment {name!r} is not known; use --env {' or '.join(KNOWN)}")
+
+
+def old_job(options: RunOptions, agent: str, *, scripted: bool) -> Job:
     """The job to go on with: it must be at rest, and its agent and environment are not changed halfway."""
     assert options.resume is not None
     job = read_job(options.resume)
-    for what, was, asked in (("agent", job.agent, agent.name), ("environment", job.environment, options.environment)):
+    for what, was, asked in (("agent", job.agent, agent), ("environment", job.environment, options.environment)):
         if was != asked:
             option = "--env" if what == "environment" else f"--{what}"
             raise AuthorError(
@@ -234,6 +245,15 @@ def _old_job(options: RunOptions, agent: Agent, *, scripted: bool) -> Job:
         )
     require_at_rest(options.resume)
     return job
+
+
+def require_place(folder: Path, option: str) -> None:
+    """MachineError when no folder can be made in this one, which an option names."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    why = "Not a directory" if not nearest.is_dir() else ""
+    why = why or ("" if os.access(nearest, os.W_OK | os.X_OK) else "Permission denied")
+    if why:
+        raise MachineError(f"{display_path(folder)}: no folder can be made there ({why}); name another place: {option}")
 
 
 def require_at_rest(folder: Path) -> None:

@@ -104,6 +104,6 @@ def _not_pulled(reference: str, said: str, credentials: Credentials, engine: Eng
             f"base image {reference} is not here and its registry {credentials.registry} cannot be reached ({said}); "
             f"{how} --base {LOCAL_BASE}, or HARBOR_PACK_BASE={LOCAL_BASE} for all evals that name no base"
         )
-    if credentials.missing_helper is not None:
+    if credentials.fault is not None:
         return credentials.refused(f"base image {reference}", said)
     return AuthorError(f"base image {reference} is not here and cannot be pulled: {said}")

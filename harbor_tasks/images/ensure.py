@@ -31,7 +31,7 @@ from harbor_tasks.images.builder import (
     labels_of,
 )
 from harbor_tasks.images.context import listed
-from harbor_tasks.images.credentials import missing_helper
+from harbor_tasks.images.credentials import fault_before_asking, registry_of
 from harbor_tasks.images.dockerfile import Dockerfile, parse
 from harbor_tasks.images.faults import failed
 from harbor_tasks.images.output import BuildFailedError
@@ -218,7 +218,7 @@ class _Plan:
 
     def make(self) -> ImageRef:
         """Build what is missing of base, runtime and eval image."""
-        self._say_missing_helpers()
+        self._say_credential_faults()
         if self.dockerfile is None:
             base = find_base(self.engine, self.base_reference, self.on_event)
             identity = base.id
@@ -250,13 +250,14 @@ class _Plan:
         has = (inspect(self.engine, below) or {}).get("Config", {}).get("Healthcheck")
         return 'HEALTHCHECK --interval=2s --timeout=10s CMD ["true"]\n' if has and self.manifest.sandbox.sealed else ""
 
-    def _say_missing_helpers(self) -> None:
-        """The docker command and the SDK fail for a helper that is not installed; here it is only said."""
+    def _say_credential_faults(self) -> None:
+        """The SDK fails for a helper that is not installed; here it is only said."""
         references = (
             [text for _line, text in self.dockerfile.references()] if self.dockerfile else [self.base_reference]
         )
-        for helper in sorted({helper for text in references if (helper := missing_helper(text)) is not None}):
-            self.on_event(f"warning: the credential helper {helper} of Docker's config.json is not installed; ignored")
+        for registry, text in sorted({registry_of(text): text for text in references}.items()):
+            if (fault := fault_before_asking(text)) is not None:
+                self.on_event(f"warning: no credentials for {registry}: {fault}")
 
     def _own_base(self, dockerfile: Dockerfile) -> Base:
         """The image of the author's Dockerfile."""

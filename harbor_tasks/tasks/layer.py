@@ -20,6 +20,7 @@ from typing import Any
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.paths import is_file, is_folder, is_there
+from harbor_tasks.evalspec.portable import MAX_PATH_BYTES
 from harbor_tasks.evalspec.schema import McpServer
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.memory import MEMORY, imported
@@ -238,7 +239,9 @@ class _Finder:
 
     def _below(self, root: Path, place: str, *, inside: Path | None = None) -> Iterator[TaskFile]:
         folders: list[Path] = []
-        for file in collect(root, self.problems, inside=inside, skip=self._left_out(root), visited=folders):
+        limit = MAX_PATH_BYTES - len(f"{BUILD_DIR}/layer/{place}/".encode())
+        left_out = self._left_out(root)
+        for file in collect(root, self.problems, inside=inside, skip=left_out, visited=folders, limit=limit):
             yield self._kept(replace(file, path=f"{place}/{file.path}"))
         self.watched.extend(("names", str(folder)) for folder in folders)
 

@@ -16,9 +16,10 @@ from pathlib import Path, PurePosixPath
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.paths import is_file, is_folder
+from harbor_tasks.evalspec.portable import MAX_PATH_BYTES
 from harbor_tasks.evalspec.secrets import is_secret_file
 from harbor_tasks.tasks.layer import belongs_to_an_eval, private_files
-from harbor_tasks.tasks.plan import TaskFile
+from harbor_tasks.tasks.plan import BUILD_DIR, TaskFile
 from harbor_tasks.tasks.state import Watch
 from harbor_tasks.tasks.tree import MANY_BYTES, NEVER_PACKED, collect, with_digest
 
@@ -60,7 +61,9 @@ def own_base(ev: Eval, problems: Problems) -> OwnBase:
         return file.name in ("eval.yaml", "tool_handlers.yaml") and is_file(file.with_name("eval.yaml"))
 
     visited: list[Path] = []
-    files = [with_digest(file, problems) for file in collect(folder, problems, skip=left_out, visited=visited)]
+    limit = MAX_PATH_BYTES - len(f"{BUILD_DIR}/base/")
+    found = collect(folder, problems, skip=left_out, visited=visited, limit=limit)
+    files = [with_digest(file, problems) for file in found]
     size = sum(file.content.stat().st_size for file in files if isinstance(file.content, Path))
     if size > MANY_BYTES:
         problems.warn(

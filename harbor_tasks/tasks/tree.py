@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harbor_tasks.errors import Problems
-from harbor_tasks.evalspec.portable import name_fault, twins
+from harbor_tasks.evalspec.portable import MAX_CASE_PATH_BYTES, length_fault, name_fault, twins
 from harbor_tasks.tasks.plan import TaskFile, sha256_of
 
 Skip = Callable[[Path], bool]
@@ -26,14 +26,15 @@ def nothing(_path: Path) -> bool:
 
 def collect(
     root: Path, problems: Problems, *, inside: Path | None = None, skip: Skip = nothing, case: str | None = None,
-    visited: list[Path] | None = None,
+    visited: list[Path] | None = None, limit: int = MAX_CASE_PATH_BYTES,
 ) -> list[TaskFile]:  # fmt: skip
     """All files and empty folders below ``root``, sorted; paths are relative to it, modes 0644 or 0755.
 
     Links that stay in ``inside`` (default: ``root``) become what they point to. Links that leave it, special files and
-    names that cannot be written everywhere are errors by path. ``visited`` gets the folders that were looked into.
+    names that cannot be written everywhere are errors by path, as are paths of more than ``limit`` bytes. ``visited``
+    gets the folders that were looked into.
     """
-    walk = _Walk((inside or root).resolve(), skip, problems, case, [] if visited is None else visited)
+    walk = _Walk((inside or root).resolve(), skip, problems, case, [] if visited is None else visited, limit)
     return sorted(walk.below(root, "", ()), key=lambda file: file.path)
 
 
@@ -58,6 +59,7 @@ class _Walk:
     problems: Problems
     case: str | None
     visited: list[Path]
+    limit: int
 
     def below(self, folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[TaskFile]:
         """The files of one folder; ``above`` are the folders on the way to it, for links in a circle."""
@@ -84,6 +86,10 @@ class _Walk:
         fault = name_fault(path.name)
         if fault:
             self._error(path, fault)
+            return
+        fault = length_fault(relative, self.limit)
+        if fault:
+            self._error(path, fault, "shorten it")
             return
         try:
             if path.is_symlink() and not path.resolve(strict=True).is_relative_to(self.inside):

@@ -152,6 +152,16 @@ def test_a_configuration_that_cannot_be_read_is_an_error(
         assert taken() == ("host", "DOCKER_HOST")
 
 
+@pytest.mark.parametrize("auths", ["[1]", '{"x": 1}', '{"x": {"auth": 5}}', '{"x": {"auth": "bm8="}}'])
+def test_credentials_that_the_sdk_cannot_use_are_not_said_to_be_a_missing_engine(
+    auths: str, config: Path, serve: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", serve("host"))
+    (config / "config.json").write_text(f'{{"auths": {auths}}}')
+    with pytest.raises(MachineError, match=r"config\.json: the Docker SDK cannot use it"):
+        find_engine()
+
+
 @pytest.mark.parametrize("meta", ["{}", "nonsense", '{"Endpoints": {"docker": {"Host": ""}}}', '{"Endpoints": []}'])
 def test_a_context_that_names_no_engine_is_an_error(meta: str, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (context_folder(config, "meta", "odd") / "meta.json").write_text(meta)

@@ -11,7 +11,7 @@ import pytest
 from harbor_tasks.environments.engine import Engine
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.images.bases import find_base, is_pinned, repository
-from harbor_tasks.images.credentials import credentials_for, registry_of
+from harbor_tasks.images.credentials import registry_of
 
 from .registry import registry, small_image
 
@@ -82,35 +82,6 @@ def test_a_registry_that_refuses_is_named_and_so_is_the_helper_that_should_have_
 def test_an_id_that_is_not_here_cannot_be_pulled(sdk: Engine) -> None:
     with pytest.raises(MachineError, match="cannot be pulled"):
         find_base(sdk, f"sha256:{'0' * 64}", lambda _line: None)
-
-
-def test_credentials_come_from_the_helper_of_the_registry_and_never_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    helper = tmp_path / "docker-credential-mine"
-    helper.write_text('#!/bin/sh\necho \'{"ServerURL": "x", "Username": "me", "Secret": "hunter-9"}\'\n')
-    helper.chmod(0o755)
-    failing = tmp_path / "docker-credential-fails"
-    failing.write_text("#!/bin/sh\necho secret-7\nexit 1\n")
-    failing.chmod(0o755)
-    helpers = {"credHelpers": {"a.example.test": "mine", "b.example.test": "fails"}}
-    (tmp_path / "config.json").write_text(json.dumps(helpers))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert credentials_for("a.example.test/x").auth["Password"] == "hunter-9"
-    broken = credentials_for("b.example.test/x")
-    assert (broken.auth, broken.missing_helper) == ({}, "docker-credential-fails")
-    assert "secret-7" not in str(broken.refused("base image x", "401"))
-    assert credentials_for("c.example.test/x").auth == {}
-
-
-@pytest.mark.parametrize("config", ["{", "[]", '{"auths": {"x": 1}}'])
-def test_a_configuration_that_cannot_be_read_gives_no_credentials(
-    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "config.json").write_text(config)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    assert credentials_for("debian").auth == {}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from harbor_tasks.bundles import oci, pack
 from harbor_tasks.bundles.artifact import CONFIG_TYPE, IDENTITY, LAYER_TYPE
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.images import credentials
 
 from .conftest import Packed
-from .kit import Certificate, credential_helper, docker_config, docker_registry, logged_in, own_address, tree
+from .kit import Certificate, credential_helper, docker_config, docker_registry, logged_in, own_address, serving, tree
 
 pytestmark = pytest.mark.registry
 
@@ -192,10 +194,38 @@ def test_an_authority_of_the_environment(
 def test_a_certificate_that_nobody_knows(packed: Packed, login: str, certificate: Certificate, tmp_path: Path) -> None:
     with pytest.raises(MachineError, match=r"certificate of .* is not trusted \(self.signed certificate\); name its"):
         push(packed.file, f"{login}/team/evals:1")
-    with pytest.raises(AuthorError, match=r"--ca: .*cannot be read"):
-        push(packed.file, f"{login}/team/evals:1", ca=tmp_path / "nothing")
-    with pytest.raises(AuthorError, match=r"--ca: .*holds no certificate"):
-        push(packed.file, f"{login}/team/evals:1", ca=packed.file)
+
+
+@pytest.mark.parametrize("plain_http", [False, True])
+def test_an_authority_that_is_none_is_said_before_anything_else(
+    packed: Packed, tmp_path: Path, certificate: Certificate, no_docker_config: Path, plain_http: bool
+) -> None:
+    asked: list[str] = []
+    (no_docker_config / "config.json").write_text('{"credsStore": "tests"}')
+    (tmp_path / "folder").mkdir()
+    with serving(lambda handler: asked.append(handler.path)) as host:
+        for ca, said in (
+            (tmp_path / "nothing", r"--ca: .*nothing cannot be read \(No such file or directory\)"),
+            (packed.file, r"--ca: .*holds no certificate in PEM form"),
+            (certificate.key, r"--ca: .*holds no certificate in PEM form"),
+            (tmp_path / "folder", r"--ca: .*folder is a folder without certificates"),
+        ):
+            for act in (
+                lambda ca: push(packed.file, f"{host}/x", ca=ca, plain_http=plain_http),
+                lambda ca: pull(f"{host}/x", tmp_path / "out", ca=ca, plain_http=plain_http),
+            ):
+                with pytest.raises(AuthorError, match=said):
+                    act(ca)
+    assert not asked
+    assert not (tmp_path / "out").exists()
+
+
+def test_authorities_in_a_folder_are_taken_by_their_hashes(
+    packed: Packed, login: str, certificate: Certificate, tmp_path: Path
+) -> None:
+    shutil.copy(certificate.cert, tmp_path / "own.pem")
+    subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
+    assert push(packed.file, f"{login}/team/folder:1", ca=tmp_path).digest
 
 
 def test_a_certificate_for_another_name(packed: Packed, tmp_path: Path, certificate: Certificate) -> None:
@@ -234,14 +264,38 @@ def test_a_credential_helper(
 ) -> None:
     config = {"credHelpers": {guarded_registry: "tests"}}
     monkeypatch.setenv("DOCKER_CONFIG", str(docker_config(tmp_path / "d", config)))
-    with pytest.raises(AuthorError, match="credential helper docker-credential-tests is not installed or fails"):
+    with pytest.raises(AuthorError, match="and its credential helper docker-credential-tests is not installed; "):
         push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
     credential_helper(tmp_path / "bin", "tests", "echo no >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    with pytest.raises(AuthorError, match="docker-credential-tests is not installed or fails"):
+    with pytest.raises(AuthorError, match="docker-credential-tests fails; "):
+        push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
+    credential_helper(tmp_path / "bin", "tests", "exec sleep 600")
+    with monkeypatch.context() as hurry, pytest.raises(AuthorError, match="did not answer within 1 s; mend that"):
+        hurry.setattr(credentials, "HELPER_SECONDS", 1.0)
         push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert)
     credential_helper(tmp_path / "bin", "tests", """echo '{"Username": "tester", "Secret": "only-for-tests"}'""")
     assert push(packed.file, f"{guarded_registry}/helped", ca=certificate.cert).digest
+
+
+def test_a_configuration_that_is_broken_is_what_is_said(
+    packed: Packed, guarded_registry: str, certificate: Certificate, no_docker_config: Path
+) -> None:
+    (no_docker_config / "config.json").write_text('{"auths": {')
+    with pytest.raises(AuthorError, match=r"wants credentials, and .*/config.json is no JSON \(line 1"):
+        push(packed.file, f"{guarded_registry}/x", ca=certificate.cert)
+
+
+def test_a_registry_that_wants_no_credentials_is_not_stopped_by_their_fault(
+    packed: Packed, repository: str, no_docker_config: Path, tmp_path: Path
+) -> None:
+    (no_docker_config / "config.json").write_text("[]")
+    said: list[str] = []
+    push(packed.file, repository, say=said.append)
+    pull(repository, tmp_path / "out", say=said.append)
+    faults = [line for line in said if "config.json" in line]
+    assert len(faults) == 2
+    assert all("holds no JSON object; mend it" in line for line in faults)
 
 
 def test_no_credentials_from_netrc(

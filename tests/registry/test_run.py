@@ -73,6 +73,13 @@ def test_a_bundle_does_not_run_here_untrusted(command: Command, packed: Packed) 
         assert "--trust" in problem["message"]
 
 
+def test_an_authority_that_is_none_is_an_error_of_any_source(command: Command, packed: Packed) -> None:
+    for source in (packed.tasks, packed.file, "127.0.0.1:9/nobody/there"):
+        code, document, _ = command("run", source, "--trust", "--ca", "nothing.pem")
+        assert code == 2
+        assert document["problems"][0]["message"].startswith("--ca: nothing.pem cannot be read (No such file")
+
+
 def test_a_trusted_file_runs_here_as_its_eval_does(command: Command, packed: Packed) -> None:
     code, ours, _ = command("run", packed.tasks)
     assert code == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from harbor_tasks.bundles import pack
 from harbor_tasks.evalspec.portable import fold_name, name_fault, path_fault, twin_paths, twins
 from harbor_tasks.tasks.build import check
 
@@ -55,6 +58,34 @@ def test_twins_of_a_skill_are_errors(author: Author) -> None:
     author.write(".claude/skills/pay/Refs.md", "x")
     author.write(".claude/skills/pay/refs.md", "y")
     assert any("refs.md" in error and "by case or accents only" in error for error in author.refused())
+
+
+def long_path(size: int) -> str:
+    return "/".join(["d" * 99] * (size // 100)) + "/" + "f" * (size % 100)
+
+
+@pytest.mark.parametrize("part", ["skill", "base"])
+def test_a_path_that_no_bundle_could_hold_is_an_error_and_one_that_just_fits_is_none(
+    author: Author, part: str, tmp_path: Path
+) -> None:
+    author.case("c1")
+    author.write(".git/HEAD", "")
+    author.write(".claude/skills/pay/SKILL.md", "---\nname: pay\ndescription: pays\n---\n")
+    author.write("base/Dockerfile", "FROM debian:bookworm-slim\n")
+    author.eval(sandbox={"dockerfile": "base/Dockerfile"})
+    folder, in_build = {
+        "skill": (".claude/skills/pay", ".harbor-pack/layer/workspace/.claude/skills/pay/"),
+        "base": ("base", ".harbor-pack/base/"),
+    }[part]
+    fits = 1024 - len(in_build)
+    author.write(f"{folder}/{long_path(fits)}", "x")
+    tasks = author.build().out
+    assert pack(tasks, tmp_path / "a.hpb").tasks == 1
+    (author.root / folder / long_path(fits)).unlink()
+    author.write(f"{folder}/{long_path(fits + 1)}", "x")
+    [error] = author.refused()
+    assert "has a path longer than" in error
+    assert [str(problem) for problem in check(author.root).problems.errors] == [error]
 
 
 @pytest.mark.parametrize(
