@@ -28,18 +28,17 @@ class Ended(BaseException):
 def main() -> NoReturn:
     """Run the command of this process, and end it with the command's exit code."""
     end = Ending()
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, end)
-    for name in ("stdout", "stderr"):
-        stream: Any = getattr(sys, name)
-        if stream is None:  # closed by the caller (2>&-): what is printed there must not go elsewhere
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the end of the process
-        elif hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
-            stream.reconfigure(encoding="utf-8", errors="replace")
     try:
+        end.listen()
+        for name in ("stdout", "stderr"):
+            stream: Any = getattr(sys, name)
+            if stream is None:  # closed by the caller (2>&-): what is printed there must not go elsewhere
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the end of the process
+            elif hasattr(stream, "reconfigure"):  # a C locale must not turn a case's text into a crash
+                stream.reconfigure(encoding="utf-8", errors="replace")
         code = answer(sys.argv[1:])
         sys.stdout.flush()
+        end.asked = True
     except Ended:
         code = _interrupted(sys.argv[1:], "interrupted")
     except BrokenPipeError:  # the reader of our output went away: not our fault, and nothing more to say
@@ -55,12 +54,29 @@ class Ending:
     def __init__(self) -> None:
         self.asked = False
 
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+    def listen(self) -> None:
+        """Be the handler of all signals that the caller does not ignore."""
+        sys.unraisablehook = self._lost
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, self)
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         """The handler."""
         if self.asked:
             os._exit(_INTERRUPTED)
         self.asked = True
-        raise Ended
+        raise Ended(number)
+
+    def _lost(self, what: Any) -> None:
+        """Python drops what is raised in a finalizer or at the end of an import: the signal comes again, elsewhere."""
+        if not isinstance(what.exc_value, Ended):
+            sys.__unraisablehook__(what)
+            return
+        [number] = what.exc_value.args
+        self.asked = False
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def answer(arguments: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ eval in a folder of the same name, not a dry run. Every other build here is temp
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -88,8 +89,8 @@ def job_tasks(
         with _room(options.jobs_dir) as room:
             built = _build(source, room / TASKS, say, building, options.cases)
             folder = options.jobs_dir.absolute() / new_job_id(read_manifest(built).name)
-            new_folder(folder)
-            try:
+            try:  # a signal may come between any two lines
+                new_folder(folder)
                 built.rename(folder / TASKS)
                 yield folder / TASKS, folder
             finally:
@@ -133,12 +134,14 @@ def _room(jobs_dir: Path) -> Iterator[Path]:
     """
     made = [path for path in (jobs_dir, *jobs_dir.parents) if not path.exists()]
     room = jobs_dir.absolute() / f"{ROOM}{secrets.token_hex(6)}"
-    new_folder(room)
-    try:
+    try:  # a signal may come between any two lines
+        new_folder(room)
         with job_lock(room):
             yield room
     finally:
-        remove_tree(room)
+        if os.path.lexists(room):
+            remove_tree(room)
         with contextlib.suppress(OSError):  # the first that holds something ends it
             for path in made:
-                path.rmdir()
+                with contextlib.suppress(FileNotFoundError):
+                    path.rmdir()

@@ -21,6 +21,7 @@ from typing import Any
 from harbor_tasks.environments.base import (
     Job,
     StepResult,
+    Stop,
     Trial,
     read_job,
     read_trials,
@@ -29,10 +30,11 @@ from harbor_tasks.environments.base import (
 )
 from harbor_tasks.environments.contained import Ended
 from harbor_tasks.environments.lock import job_lock
+from harbor_tasks.environments.signals import signals_ask
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.variables import MODEL
 from harbor_tasks.environments.verdict import Verdict, read_verdict
-from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.errors import AuthorError, InterruptedRun, MachineError, Problem, Where, display_path
 from harbor_tasks.resources import script_module
 from harbor_tasks.results.collect import trial_label
 from harbor_tasks.results.judge_files import NotWholeError, Part, read_part
@@ -91,8 +93,8 @@ def score_job(
 
     ``fresh``: recorded replies do not count, all are asked. ``caller`` is the environment with the key, which is needed
     only when something is asked (MachineError without). AuthorError for an unknown judge, or while the job runs.
-    Trials whose files are not what the job asks are refused, and stay as they are. Interrupted, it leaves every verdict
-    and every reply that it got.
+    Trials whose files are not what the job asks are refused, and stay as they are. Interrupted (InterruptedRun), it
+    leaves every verdict and every reply that it got.
     """
     job = read_job(folder)
     _check_names(job, names)
@@ -108,14 +110,17 @@ def score_job(
                 say(fault)
             what = ", ".join(dict.fromkeys(one.judge["name"] for one in waiting))
             raise MachineError(f"no key for the model of {what}; export ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN)")
-        failed = 0
-        for one, answer, seconds in _answers(todo, endpoint, parallel):
-            line = one.part.take(one.judge, answer, seconds)
-            failed += line["status"] != "ok"
-            if seconds is not None:
-                said = line["error"] or _shown(line)
-                say(f"{one.part.label}: {one.judge['name']}: {said}")
-            trials[one.part.trial] = _rejudged(folder, job, trials[one.part.trial])
+        taken, failed, stop = 0, 0, Stop()
+        with signals_ask(stop):
+            for one, answer, seconds in _answers(todo, endpoint, parallel, stop):
+                line = one.part.take(one.judge, answer, seconds)
+                taken, failed = taken + 1, failed + (line["status"] != "ok")
+                if seconds is not None:
+                    said = line["error"] or _shown(line)
+                    say(f"{one.part.label}: {one.judge['name']}: {said}")
+                trials[one.part.trial] = _rejudged(folder, job, trials[one.part.trial])
+        if taken < len(todo):
+            raise InterruptedRun("interrupted")
         return Asked(len(waiting), len(todo) - len(waiting), failed, tuple(refused))
 
 
@@ -203,8 +208,8 @@ _Answer = tuple[_Todo, dict[str, Any], float | None]
 """A judge, its answer, and how long it took; None: it was made of recorded replies."""
 
 
-def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_Answer]:
-    """The answers as they come. Left early, nothing more is begun.
+def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int, stop: Stop) -> Iterator[_Answer]:
+    """The answers as they come; asked to stop, those that have come. Left early, nothing more is begun.
 
     The threads are daemons: a request that runs must not keep an interrupted command from returning.
     """
@@ -214,14 +219,19 @@ def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_A
     for one in todo:
         given.put(one)
 
+    def is_over() -> bool:
+        return stopped.is_set() or stop.wanted
+
     def work() -> None:
-        while not stopped.is_set():
+        while not is_over():
             try:
                 one = given.get_nowait()
             except queue.Empty:
                 return
             try:
-                found.put(_answer(one, endpoint, stopped.is_set))
+                answer = _answer(one, endpoint, is_over)
+                if one.is_complete() or not is_over():  # else it is of fewer samples than wanted
+                    found.put(answer)
             except BaseException as error:  # noqa: BLE001 - the main thread raises it
                 found.put(error)
 
@@ -234,7 +244,8 @@ def _answers(todo: Sequence[_Todo], endpoint: Any, parallel: int) -> Iterator[_A
                     got = found.get(timeout=_TICK)  # not without a limit: signals must come through
                     break
                 except queue.Empty:
-                    continue
+                    if stop.wanted:
+                        return
             if isinstance(got, BaseException):
                 raise got
             yield got

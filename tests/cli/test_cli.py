@@ -238,6 +238,55 @@ def test_an_early_ctrl_c_is_one_line_and_leaves_nothing(eval_dir: Path, seconds:
     assert not Path("jobs").exists()
 
 
+LOSING = """
+import time
+from harbor_tasks import cli
+
+class Loses:
+    def __del__(self):
+        print("now", flush=True)
+        time.sleep(20)
+
+def answer(arguments):
+    Loses()
+    time.sleep(20)
+
+cli.answer = answer
+cli.main()
+"""
+BEFORE = """
+import os, signal, sys
+from harbor_tasks import cli
+
+install = signal.signal
+def both(number, handler):
+    install(number, handler)
+    if number == signal.SIGTERM:
+        os.kill(os.getpid(), number)
+
+signal.signal = both
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_where_python_drops_what_is_raised_is_not_lost(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", LOSING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "now\n"
+        started = time.monotonic()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "interrupted\n")
+    assert time.monotonic() - started < 15  # of the 40 seconds that it would take
+
+
+def test_a_signal_as_soon_as_it_is_listened_to_is_one_line() -> None:
+    done = subprocess.run([sys.executable, "-c", BEFORE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_ends_are_as_ctrl_c(eval_dir: Path, number: signal.Signals) -> None:
     slow_down(eval_dir)

@@ -35,7 +35,7 @@ from harbor_tasks.environments.harbor_process import HarborRun
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.judge_model import judge_model
 from harbor_tasks.environments.lock import job_lock
-from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.errors import AuthorError, InterruptedRun, MachineError
 from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import score_hint, score_job
 from harbor_tasks.results.report import job_json, report_html
@@ -242,13 +242,17 @@ def test_no_more_judges_are_asked_at_a_time_than_wanted(small: Author, bench: Be
     for name in "bcde":
         small.case(name, solve="echo yes > done.txt\n")
     job = small.run(parallel=2).folder
-    lock, now, most = threading.Lock(), 0, 0
+    lock, now, most, asked = threading.Lock(), 0, 0, 0
+    two = threading.Barrier(2, timeout=60)
 
     def counted(body: Mapping[str, Any]) -> Reply:
-        nonlocal now, most
+        nonlocal now, most, asked
         with lock:
-            now += 1
+            now, asked = now + 1, asked + 1
             most = max(most, now)
+            is_early = asked <= 2
+        if is_early:
+            two.wait()
         time.sleep(0.1)
         with lock:
             now -= 1
@@ -271,7 +275,7 @@ def test_an_interrupted_score_keeps_what_it_got(small: Author, bench: Bench) -> 
     while len(bench.asked) < 4 and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=25)  # the answer would take longer
     assert process.returncode == 130
     assert "Traceback" not in said
     assert sorted(trial.status for trial in read_trials(job)) == ["scored", "unjudged"]
@@ -280,6 +284,30 @@ def test_an_interrupted_score_keeps_what_it_got(small: Author, bench: Bench) -> 
     assert score_job(job, bench.env).asked == 1
     assert len(bench.asked) == asked + 1, "only the sample that was missing"
     assert sorted(trial.judges[1].samples for trial in read_trials(job)) == [(2, 4), (5, 3)]
+
+
+def test_verdicts_that_have_come_when_it_is_interrupted_are_kept(small: Author, bench: Bench) -> None:
+    """While the first is written the second waits, and the third is still asked for."""
+    for name in "bc":
+        small.case(name, solve="echo yes > done.txt\n")
+    job = small.run().folder
+    bench.replies(gives(5), gives(3), gives(2, delay_s=30))
+    said: list[str] = []
+
+    def interrupts(line: str) -> None:
+        said.append(line)
+        if len(said) > 1:
+            return
+        until = time.monotonic() + 20
+        while len(list(job.rglob("judge_replies.jsonl"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises((InterruptedRun, KeyboardInterrupt)) as ended:
+        score_job(job, bench.env, parallel=3, say=interrupts)
+    assert sorted(trial.status for trial in read_trials(job)) == ["scored", "scored", "unjudged"]
+    assert (len(said), ended.type) == (2, InterruptedRun)
 
 
 def test_a_line_that_was_cut_off_does_not_count(small: Author, bench: Bench) -> None:

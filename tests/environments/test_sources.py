@@ -6,12 +6,15 @@ import errno
 import json
 import shlex
 import shutil
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from harbor_tasks.environments import sources
 from harbor_tasks.environments.base import (
     Event,
     RunOptions,
@@ -28,7 +31,7 @@ from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.environments.plan import task_digest
-from harbor_tasks.environments.sources import ROOM, built_tasks
+from harbor_tasks.environments.sources import ROOM, _room, built_tasks
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.tasks.build import build
 
@@ -139,6 +142,54 @@ def test_a_place_for_jobs_that_cannot_be_written_is_said(desk: Any) -> None:
         run(desk)
     with pytest.raises(MachineError, match="name another place for jobs with --jobs-dir"):
         desk.run_built(desk.build())
+
+
+class Ended(BaseException):
+    """What a signal raises, wherever the program is."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file of it is closed late
+def test_wherever_a_signal_comes_while_a_place_is_made_nothing_is_left(tmp_path: Path) -> None:
+    """One at each line in turn, until all have been passed."""
+    lines = left = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if Path(frame.f_code.co_filename).name not in ("sources.py", "base.py"):
+            return None
+        if event == "line" and (left := left - 1) < 0:
+            sys.settrace(None)
+            raise Ended
+        return trace
+
+    while True:
+        left, before = lines, sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with _room(tmp_path / "a" / "jobs"):
+                sys.settrace(before)
+            break
+        except Ended:
+            assert list(tmp_path.iterdir()) == [], f"after {lines} lines"
+        finally:
+            sys.settrace(before)
+        lines += 1
+    assert lines > 8
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_when_the_jobs_folder_has_just_been_made_leaves_nothing(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(path: Path) -> None:
+        path.mkdir(parents=True)
+        if not path.name.startswith(ROOM):
+            raise Ended
+
+    monkeypatch.setattr(sources, "new_folder", ended)
+    with pytest.raises(Ended):
+        run(desk)
+    assert not (desk.folder / "jobs").exists()
 
 
 def fill_the_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
