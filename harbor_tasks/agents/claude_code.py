@@ -21,14 +21,13 @@ from harbor_tasks.agents.base import Launch, Places, require_network
 from harbor_tasks.agents.programs import Program
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.matchers import named
+from harbor_tasks.policy.permissions import DEFAULT_MODE
 from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.memory import MEMORY, imported
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
 
-DEFAULT_MODE = "bypassPermissions"
-"""The permission mode of an eval that names none, as Harbor starts the program."""
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 NEWEST_ANSWERED = (2, 1, 280)
 """The newest version in which a hook answers AskUserQuestion; later ones ask a person all the same."""

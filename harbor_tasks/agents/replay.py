@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harbor_tasks.agents.base import Launch, OwnProgram, Places, solution_dir
+from harbor_tasks.policy.permissions import DEFAULT_MODE
 from harbor_tasks.resources import script_module
 
 if TYPE_CHECKING:
     from harbor_tasks.tasks.manifest import BuildManifest
-
-DEFAULT_MODE = "bypassPermissions"
-"""The permission mode of an eval that names none, as Harbor starts Claude Code."""
 
 
 class ReplayAgent(OwnProgram):

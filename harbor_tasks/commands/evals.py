@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from harbor_tasks.output import (
     print_json,
     print_matches,
     print_problems,
+    print_rich,
     progress_bar,
     warn,
 )
@@ -43,15 +45,20 @@ def init(
 
 @app.command()
 def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_json: Json = False) -> None:
-    """Say all errors and warnings of an eval, and what each `match` became; write nothing."""
+    """Say all errors and warnings of an eval, what each `match` became, and the routes; write nothing."""
     from harbor_tasks.tasks.build import check as check_eval
 
     report = check_eval(eval_path, strict=strict, only=tuple(case or ()))
     if as_json:
-        print_json({**_said(report), "cases": report.cases, "not_packed": list(report.not_packed)})
+        routes = [asdict(route) for route in report.routes]
+        print_json({**_said(report), "cases": report.cases, "not_packed": list(report.not_packed), "routes": routes})
     else:
         print_problems(report.problems)
         print_matches(report.matches)
+        if report.routes:
+            from harbor_tasks.policy.routes import routes_table
+
+            print_rich([routes_table(report.routes)])
         print(f"{plural(report.cases, 'case')}, {plural(len(report.problems.errors), 'error')}, "
               f"{plural(len(report.problems.warnings), 'warning')}")  # fmt: skip
     if report.problems.errors:

@@ -19,7 +19,6 @@ from harbor_tasks.agents.claude_code import ClaudeCodeAgent
 from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.agents.oracle import OracleAgent
 from harbor_tasks.agents.probe import ProbeAgent
-from harbor_tasks.agents.replay import DEFAULT_MODE
 from harbor_tasks.environments.base import (
     Job,
     RunOptions,
@@ -52,6 +51,7 @@ from harbor_tasks.environments.trial import Sandbox, TrialRun
 from harbor_tasks.environments.variables import MODEL, MODEL_URL, fill_in, require_variables
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.images import image_for_run
+from harbor_tasks.policy.permissions import DEFAULT_MODE
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.manifest import BuildManifest
 

@@ -6,5 +6,6 @@
 - permissions.py, settings.py: permission rules and more settings of the agent program
 - regexes.py, regex_timer.py: regexes that are valid everywhere and end
 - lint.py, lint_codex.py, shadows.py: valid handlers that do not do what their author may think
-- probes.py, own_cases.py: probes as data, tools that nothing guards, calls made from a handler itself
+- probes.py, own_cases.py: probes as data, calls made from a handler itself
+- routes.py: what handlers and permission rules make of each tool
 """

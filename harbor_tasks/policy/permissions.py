@@ -14,13 +14,16 @@ from harbor_tasks.policy.tools import BUILT_IN, misspelt
 
 Which = Literal["allow", "deny"]
 
+DEFAULT_MODE = "bypassPermissions"
+"""The permission mode of an eval that names none, as Harbor starts the program."""
+
 #: Tools whose rules may hold a path.
 PATH_TOOLS = ("Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Glob", "Grep", "LS")
 #: What a path rule with Bash also denies: the tools that read and write what a command was kept from.
 _IN_PLACE_OF_BASH = ("Read", "Edit")
 #: Claude Code asks the rules of two tools alone about paths: Edit's for all that write files, Read's for all that read
 #: them. A path rule of another tool it passes over, so a deny needs theirs.
-_RULES_OF = {"Write": "Edit", "MultiEdit": "Edit", "NotebookEdit": "Edit", "Glob": "Read", "Grep": "Read", "LS": "Read"}
+RULES_OF = {"Write": "Edit", "MultiEdit": "Edit", "NotebookEdit": "Edit", "Glob": "Read", "Grep": "Read", "LS": "Read"}
 
 _FROM_TOP = "write it from the workspace, or as an absolute path"
 _RULE = re.compile(r"(?P<tool>[^()\s]+)(?P<spec>\(.*\))?", re.DOTALL)
@@ -97,8 +100,8 @@ def _in_force(rules: Sequence[str]) -> Iterator[str]:
     """The rules by which the agent program denies what these path rules say."""
     for rule in rules:
         tool, bracket, path = rule.partition("(")
-        if bracket and tool in _RULES_OF:
-            yield f"{_RULES_OF[tool]}({path}"
+        if bracket and tool in RULES_OF:
+            yield f"{RULES_OF[tool]}({path}"
 
 
 def _rule_text(text: str, entry: _Entry) -> list[str]:

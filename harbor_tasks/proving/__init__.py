@@ -20,7 +20,8 @@ from harbor_tasks.environments.base import RunOptions
 from harbor_tasks.environments.strangers import require_trust
 from harbor_tasks.errors import AuthorError, Problems
 from harbor_tasks.policy.handlers import Handlers, read_handlers
-from harbor_tasks.policy.probes import routes
+from harbor_tasks.policy.permissions import PermissionRules
+from harbor_tasks.policy.routes import permits_of, routes
 from harbor_tasks.proving.calls import Outcome, forced_calls
 from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.report import ProbeReport, ProbeRow, compared, row_of
@@ -82,9 +83,8 @@ def prove(
         seen, offered = through(agent, stage, forced, outcomes[place], modes=modes, standard=standard)
         passages += seen
         tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
-    state = routes(
-        handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny, runtime=manifest.runner.type
-    )  # fmt: skip
+    rules = PermissionRules(manifest.permissions.allow, manifest.permissions.deny)
+    state = routes(handlers, permits_of(manifest.runner, rules), tools, servers)
     return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 
 

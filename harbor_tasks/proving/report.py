@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from harbor_tasks.errors import printable
-from harbor_tasks.policy.probes import Route
+from harbor_tasks.policy.routes import Route, routes_table
 from harbor_tasks.proving.calls import SAME, Forced, Outcome
 
 if TYPE_CHECKING:
@@ -106,10 +106,7 @@ class ProbeReport:
                 modes = "\n".join(dict.fromkeys(seen.mode.removesuffix("Permissions") for seen in alike))
                 table.add_row(*map(printable, (cells[0], modes, *cells[1:])))
             yield table
-        table = Table("tool", "state", "by", title="routes", **style)
-        for route in self.routes:
-            table.add_row(printable(route.tool), route.state, printable(route.reason))
-        yield table
+        yield routes_table(self.routes)
         missed = sum(not all(row.ok for row in rows) for rows in by_call.values())
         yield f"{len(by_call)} probe{'s' if len(by_call) != 1 else ''}, {missed} missed"
         if self.through:

@@ -17,6 +17,8 @@ from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, di
 from harbor_tasks.evalspec import Eval, list_cases, load_eval, read_case
 from harbor_tasks.evalspec.scan import warn_of_secrets
 from harbor_tasks.policy.lint import ADVICE_CODES
+from harbor_tasks.policy.permissions import permissions_of
+from harbor_tasks.policy.routes import Route, permits_of, routes
 from harbor_tasks.tasks.build import BuildReport, CheckReport, Matches
 from harbor_tasks.tasks.eval_plan import EvalPlan, plan_eval
 from harbor_tasks.tasks.interception import interception_files
@@ -89,6 +91,8 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
         report.matches = matches_of(selection.plan)
         report.cases = len(selection.cases)
         report.not_packed = selection.ev.not_packed
+        if selection.plan is not None and not problems.errors:
+            report.routes = routes_of(selection.plan)
     if strict:
         problems.strict(but=ADVICE_CODES)
     return report
@@ -112,6 +116,12 @@ def read_eval(
     wanted = list_cases(ev, problems, only) if only else every
     cases = tuple((names[directory.name], directory) for directory in wanted)
     return Selection(ev, plan, cases, frozenset(name.directory for name in names.values()))
+
+
+def routes_of(plan: EvalPlan) -> tuple[Route, ...]:
+    """What handlers and permission rules make of each tool that the program has, and of the eval's MCP servers."""
+    permits = permits_of(plan.ev.spec.runner, permissions_of(plan.ev, Problems()))
+    return routes(plan.handlers, permits, mcp_servers=[server.name for server in plan.layer.servers])
 
 
 def matches_of(plan: EvalPlan | None) -> Matches:

@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.tasks.state import State, problem_from_json, read_state, request_of
+
+if TYPE_CHECKING:
+    from harbor_tasks.policy.routes import Route
 
 Matches = list[tuple[str, tuple[str, ...]]]
 Progress = Callable[[int, int], None]
@@ -27,6 +31,8 @@ class CheckReport:
     matches: Matches = field(default_factory=list)
     cases: int = 0
     not_packed: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+    """What handlers and permission rules make of each tool; of an eval without errors."""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from harbor_tasks.endpoint import Endpoint
 from harbor_tasks.environments import scripted
 from harbor_tasks.environments.plan import where_and_who
 from harbor_tasks.errors import AuthorError
+from harbor_tasks.policy.routes import Permits, routes
 from harbor_tasks.results.transcript import read_transcript
 
 from .kit import ANSWERED, CLAUDE_VARIABLES, MEMORY, NO_TOUCH, PROJECT, REWRITE, SERVER, Played, play_with, server_with
@@ -27,6 +29,7 @@ QUESTION = {
 SEVERAL = {**QUESTION, "question": "Which ones?", "multiSelect": True}
 FREE = {**QUESTION, "question": "What name?"}
 ASK = {"tool": "AskUserQuestion", "input": {"questions": [QUESTION, SEVERAL, FREE]}}
+REFUSED = "requested permissions|been denied because|requires approval|while in plan mode|could not evaluate"
 ANSWERS = "Which?: Tin\nWhich ones?: [Lead, Tin]\nWhat name?: Something of my own\n"
 
 
@@ -67,6 +70,22 @@ def test_questions_are_offered_and_answered_when_a_handler_answers_them(claude: 
     for said in ('"Which?"="Tin"', '"Which ones?"="Lead, Tin"', '"What name?"="Something of my own"'):
         assert said in found.read_by_model(1)
     assert (found.trial.calls.answered, found.trial.calls.guessed) == (1, 0)
+
+
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "dontAsk", "plan", "auto"])
+def test_the_routes_say_what_a_permission_mode_does(claude: Any, mode: str) -> None:
+    claude.spec["runner"] = {"permission_mode": mode}
+    calls = {
+        "Read": {"file_path": "there.txt"}, "Write": {"file_path": "made.txt", "content": "x"},
+        "Bash": bash("python3 -c 1")["input"], "WebSearch": {"query": "some words"},
+        "WebFetch": {"url": "http://127.0.0.1:9/", "prompt": "x"},
+    }  # fmt: skip
+    entries = [{"tool": tool, "input": given} for tool, given in calls.items()]
+    found = play(claude, *entries, bash("ls"), files__there_txt="x")
+    said = {route.tool: route.permission in ("refused", "asks", "judged") for route in routes(None, Permits(mode=mode))}
+    refused = [re.search(REFUSED, result) is not None for result in found.results]
+    assert dict(zip(calls, refused, strict=False)) == {tool: said[tool] for tool in calls}
+    assert not refused[-1]  # a command that only reads
 
 
 @pytest.mark.parametrize("handlers", [[], [NO_TOUCH], [{"match": "All", "patterns": ["Ask*"]}]])

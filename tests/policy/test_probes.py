@@ -6,15 +6,11 @@ import pytest
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Eval
-from harbor_tasks.policy.handlers import Handler, Handlers, handlers_of
+from harbor_tasks.policy.handlers import handlers_of
 from harbor_tasks.policy.lint import lint
-from harbor_tasks.policy.probes import Probe, Route, probes_of, routes
+from harbor_tasks.policy.probes import Probe, probes_of
 
 MakeEval = Callable[..., Eval]
-
-
-def rules(*handlers: Handler) -> Handlers:
-    return Handlers(handlers)
 
 
 def test_the_probes_of_an_eval_are_data(make_eval: MakeEval) -> None:
@@ -59,72 +55,3 @@ def test_faulty_probes_of_the_handlers_file(make_eval: MakeEval, probes: str, sa
     found = [one for one in problems.errors if says in one.message]
     assert [one.where.line for one in found] == [line], [str(one) for one in problems]
     assert found[0].where.path == ev.handlers_file
-
-
-def test_a_tool_that_no_handler_catches_is_unguarded() -> None:
-    assert routes(rules(Handler("m", ("Read",))), ["Read", "Write"]) == (
-        Route("Read", "guarded", "denied", 0),
-        Route("Write", "unguarded", "no handler catches it"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("handler", "state"),
-    [
-        (Handler("m", ("Bash",), input_filters=("rm",)), "partly guarded"),
-        (Handler("m", ("*",), input_filters=("rm",)), "partly guarded"),
-        (Handler("m", ("*",)), "guarded"),
-        (Handler("m", ("Bash",)), "unguarded"),
-        (Handler("m", ("Read",)), "unguarded"),
-    ],
-    ids=str,
-)
-def test_bash_is_guarded_as_far_as_filters_go(handler: Handler, state: str) -> None:
-    (route,) = routes(rules(handler), ["Bash"])
-    assert route.state == state
-
-
-def test_a_bash_handler_without_filters_leaves_bash_to_the_next() -> None:
-    (route,) = routes(rules(Handler("m", ("Bash",)), Handler("n", ("*",))), ["Bash"])
-    assert (route.state, route.handler) == ("guarded", 1)
-
-
-@pytest.mark.parametrize(
-    ("handler", "reason"),
-    [
-        (Handler("m", ("AskUserQuestion",)), "answered"),
-        (Handler("m", ("*",)), "denied: questions are answered only when they are named"),
-    ],
-    ids=str,
-)
-def test_questions_are_answered_only_by_name(handler: Handler, reason: str) -> None:
-    (route,) = routes(rules(handler), ["AskUserQuestion"])
-    assert route.reason == reason
-
-
-@pytest.mark.parametrize(
-    ("patterns", "state", "reason"),
-    [
-        (("mcp__shop__*",), "guarded", "denied"),
-        (("mcp__*",), "guarded", "denied"),
-        (("mcp__shop__refund",), "partly guarded", "only mcp__shop__refund"),
-        (("mcp__*__refund",), "partly guarded", "only mcp__*__refund"),
-        (("mcp__shop2__*",), "unguarded", "no handler catches its tools"),
-    ],
-    ids=str,
-)
-def test_a_server_is_guarded_when_all_its_tools_are(patterns: tuple[str, ...], state: str, reason: str) -> None:
-    (route,) = routes(rules(Handler("m", patterns)), [], ["shop"])
-    assert (route.tool, route.state, route.reason) == ("mcp__shop__*", state, reason)
-
-
-def test_permission_rules_for_whole_tools_guard_too() -> None:
-    found = routes(None, ["WebFetch", "Read"], ["shop", "docs"], deny=["WebFetch", "Read(secrets/**)", "mcp__shop"])
-    assert [(route.tool, route.state) for route in found] == [
-        ("WebFetch", "guarded"), ("Read", "unguarded"), ("mcp__shop__*", "guarded"), ("mcp__docs__*", "unguarded"),
-    ]  # fmt: skip
-
-
-def test_without_a_list_the_tools_that_reach_something_are_looked_at() -> None:
-    assert {"Bash", "Write", "WebFetch", "Agent"} <= {route.tool for route in routes(None)}
-    assert "apply_patch" in {route.tool for route in routes(None, runtime="codex")}
