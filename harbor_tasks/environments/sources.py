@@ -133,12 +133,13 @@ def _room(jobs_dir: Path) -> Iterator[Path]:
     """
     made = [path for path in (jobs_dir, *jobs_dir.parents) if not path.exists()]
     room = jobs_dir.absolute() / f"{ROOM}{secrets.token_hex(6)}"
-    new_folder(room)
     try:
+        new_folder(room)  # which may be interrupted half-way
         with job_lock(room):
             yield room
     finally:
-        remove_tree(room)
+        if room.exists():
+            remove_tree(room)
         with contextlib.suppress(OSError):  # the first that holds something ends it
             for path in made:
                 path.rmdir()
