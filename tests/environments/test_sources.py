@@ -136,6 +136,19 @@ def test_a_job_that_cannot_start_leaves_other_jobs_alone(desk: Any) -> None:
     assert list(desk.jobs.iterdir()) == [folder]
 
 
+def test_an_end_while_the_place_for_jobs_is_made_leaves_nothing_behind(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path) -> None:
+        path.parent.mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sources, "new_folder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(desk)
+    assert not desk.jobs.exists()
+
+
 def test_a_place_for_jobs_that_cannot_be_written_is_said(desk: Any) -> None:
     desk.jobs.write_text("a file")
     with pytest.raises(MachineError, match="name another place for jobs with --jobs-dir"):
