@@ -615,8 +615,13 @@ def combined(values: List[Any]) -> Any:
 
 
 def spent(lines: List[Json]) -> Json:
-    """What these replies used, and how many they are: the price of some models depends on it."""
-    return {"usage": usage_of(lines), "replies": sum(line.get("reply") is not None for line in lines)}
+    """What these replies used, and how many they are: the price of some models depends on it.
+
+    ``unmetered`` are those that do not say what they used.
+    """
+    replies = [line for line in lines if line.get("reply") is not None]
+    unmetered = sum(not usage_of([line]) for line in replies)
+    return {"usage": usage_of(lines), "replies": len(replies), "unmetered": unmetered}
 
 
 def usage_of(lines: List[Json]) -> Dict[str, int]:

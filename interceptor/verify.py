@@ -1155,7 +1155,8 @@ def verdict(judge: Json, answer: Json) -> Json:
     }  # fmt: skip
     if answer.get("output"):
         line["output"] = whole(answer["output"][-4000:])
-    line.update({key: answer[key] for key in ("model", "usage", "replies", "samples", "cut") if answer.get(key)})
+    told = "model", "usage", "replies", "unmetered", "samples", "cut"
+    line.update({key: answer[key] for key in told if answer.get(key)})
     if answer.get("skipped") or answer.get("pending"):
         return dict(line, status="skipped" if answer.get("skipped") else "pending")
     value, error = answer.get("value"), answer.get("error")

@@ -16,6 +16,7 @@ from harbor_tasks.endpoint import Reply, fails
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.resources import script_module
+from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import Asked, score_job
 from tests.environments.conftest import Author
 from tests.environments.judging import Bench, by_type
@@ -242,6 +243,8 @@ def test_lines_of_replies_that_nobody_wrote_do_not_count(small: Author, bench: B
     score_job(job, {})
     [trial] = read_trials(job)
     assert (trial.status, trial.judges[1].usage) == ("scored", {})
+    said = "c1: judge quality: replies that tell no tokens, which no cost includes: 1"
+    assert said in collect_job(job).warnings
 
 
 def test_a_reply_that_cannot_be_kept_is_that_judges_error(small: Author, bench: Bench, tmp_path: Path) -> None:
