@@ -20,6 +20,7 @@ import errno
 import hashlib
 import http.client
 import json
+import math
 import os
 import re
 import stat
@@ -403,9 +404,10 @@ def post(endpoint: Endpoint, body: Json, seconds: float) -> Tuple[Json, int]:
         tried = " (tried %d times)" % tries if tries > 1 else ""
         if not again or tries >= TRIES:
             raise JudgeError(fault + tried)
-        pause = wait if done.retry_after is None else _seconds(done.retry_after, wait)
+        asked_for = _seconds(done.retry_after)
+        pause = wait if asked_for is None else asked_for
         if time.monotonic() + pause >= until:
-            asks = "; it asks to wait %g s, and" % round(pause, 1) if done.retry_after is not None else ","
+            asks = "; it asks to wait %g s, and" % round(pause, 1) if asked_for is not None else ","
             raise JudgeError("%s%s%s the judge has %g s (timeout)" % (fault, tried, asks, seconds))
         time.sleep(pause)
         wait = min(wait * 2, 15)
@@ -449,16 +451,19 @@ def _api_message(data: bytes) -> str:
     return " ".join(said.split())[:500]
 
 
-def _seconds(text: str, usual: float) -> float:
-    """What ``retry-after`` says, as seconds or as a date; ``usual`` where it says nothing that can be read."""
+def _seconds(text: Optional[str]) -> Optional[float]:
+    """What ``retry-after`` asks for, as seconds or as a date; None where it says nothing that can be read."""
     try:
-        wait = float(text)
+        wait = float(text or "")
     except ValueError:
         from email.utils import mktime_tz, parsedate_tz
 
-        date = parsedate_tz(text)
-        wait = mktime_tz(date) - time.time() if date else usual
-    return max(wait, 0.0) if wait == wait else usual
+        try:
+            date = parsedate_tz(text)
+            wait = mktime_tz(date) - time.time() if date else math.nan
+        except (ValueError, OverflowError, TypeError, IndexError):  # a date that no calendar has
+            return None
+    return max(wait, 0.0) if wait == wait else None
 
 
 # ---- the replies ----
@@ -477,6 +482,7 @@ def read_reply(judge: Json, reply: Json, mismatch: Mismatch) -> Tuple[Any, str]:
         raise JudgeError("the model refused to judge (stop_reason refusal)%s" % said)
     if stop in ("max_tokens", "model_context_window_exceeded"):
         raise JudgeError("the reply was cut off (stop_reason %s)" % stop)
+    stop = str(stop)[:100]
     used = [block for block in blocks if block.get("type") == "tool_use"]
     given = used[0].get("input") if len(used) == 1 and used[0].get("name") == TOOL else None
     if not used:
@@ -609,8 +615,13 @@ def combined(values: List[Any]) -> Any:
 
 
 def spent(lines: List[Json]) -> Json:
-    """What these replies used, and how many they are: the price of some models depends on it."""
-    return {"usage": usage_of(lines), "replies": sum(line.get("reply") is not None for line in lines)}
+    """What these replies used, and how many they are: the price of some models depends on it.
+
+    ``unmetered`` are those that do not say what they used.
+    """
+    replies = [line for line in lines if line.get("reply") is not None]
+    unmetered = sum(not usage_of([line]) for line in replies)
+    return {"usage": usage_of(lines), "replies": len(replies), "unmetered": unmetered}
 
 
 def usage_of(lines: List[Json]) -> Dict[str, int]:

@@ -1155,7 +1155,8 @@ def verdict(judge: Json, answer: Json) -> Json:
     }  # fmt: skip
     if answer.get("output"):
         line["output"] = whole(answer["output"][-4000:])
-    line.update({key: answer[key] for key in ("model", "usage", "replies", "samples", "cut") if answer.get(key)})
+    told = "model", "usage", "replies", "unmetered", "samples", "cut"
+    line.update({key: answer[key] for key in told if answer.get(key)})
     if answer.get("skipped") or answer.get("pending"):
         return dict(line, status="skipped" if answer.get("skipped") else "pending")
     value, error = answer.get("value"), answer.get("error")
@@ -1178,20 +1179,20 @@ def whole(text: Optional[str]) -> Optional[str]:
 def mismatch(judge: Json, value: Any) -> Optional[str]:
     """Why the value is not one of this judge's; None when it is. A bool is no number."""
     wanted, scale = judge.get("feedback_type"), judge.get("score_range")
-    shown = "%s %r" % (type(value).__name__, value)
+    shown = ("%s %r" % (type(value).__name__, value))[:80]
     if wanted == "bool" and not isinstance(value, bool):
         return "returned %s, but feedback_type is bool" % shown
     if isinstance(value, bool):
         asks = "score_range asks for a number" if scale else "feedback_type is %s" % wanted
         return "returned %s, but %s" % (shown, asks) if scale or wanted in ("int", "float") else None
     if number(value) is None:
-        return "returned %s, which is no finite number" % shown[:80]
+        return "returned %s, which is no finite number" % shown
     if wanted == "int" and not isinstance(value, int):
         return "returned %s, but feedback_type is int" % shown
     low, high = scale or (0, 1)
     if not low <= value <= high:
         hint = "" if scale else "; set score_range"
-        return "returned %r, which is outside %g to %g%s" % (value, low, high, hint)
+        return "returned %s, which is outside %g to %g%s" % (repr(value)[:80], low, high, hint)
     return None
 
 

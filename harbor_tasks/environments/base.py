@@ -68,6 +68,7 @@ class JudgeResult(Record):
     model: str | None = Field(default=None, description="the one that was asked, by a model judge")
     usage: dict[str, int] = Field(default={}, description="tokens by kind (input_tokens …), over all samples and tries")
     replies: int | None = Field(default=None, description="how many replies of a model `usage` is of")
+    unmetered: int = Field(default=0, description="replies of a model that do not say how many tokens they took")
     samples: tuple[Any, ...] = Field(default=(), description="the value of each sample of a model judge")
     cut: tuple[str, ...] = Field(default=(), description="what a model judge was not shown: texts that were too long")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,11 @@ from pydantic import ValidationError
 
 from harbor_tasks.environments.base import Calls, JudgeResult, TrialError, TrialStatus
 from harbor_tasks.environments.contained import Ended
+from harbor_tasks.evalspec.fields import is_number
+from harbor_tasks.resources import script_module
+
+_MOST = 256 << 20
+"""Bytes of one file; one that is longer is cut off, and so cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,15 @@ def read_verdict(folder: Path, log: Path, ended: Ended) -> Verdict:
     if ended.why == "timeout":
         return Verdict(error=TrialError(kind="verifier", message=f"not done after {ended.seconds:.0f} s"))
     try:
-        data = json.loads((folder / "judges.json").read_bytes())
+        data = json.loads(_content(folder / "judges.json"))
         judges = tuple(JudgeResult.model_validate(judge) for judge in data["judges"])
         calls = Calls.model_validate(data.get("calls") or {})
+        unjudged = tuple(str(name) for name in data.get("unjudged") or ())
+        notes = tuple(str(note) for note in data.get("notes") or ())
     except (OSError, ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
         why = f"no judges.json that can be read ({type(error).__name__}), exit code {ended.exit_code}{_tail(log)}"
         return Verdict(error=TrialError(kind="verifier", message=why))
     reward = _reward(folder / "reward.json")
-    unjudged = tuple(str(name) for name in data.get("unjudged") or ())
-    notes = tuple(str(note) for note in data.get("notes") or ())
     return Verdict(
         judges, reward, unjudged, calls, notes, None if reward is not None else _fault(data, judges, unjudged)
     )
@@ -65,11 +69,17 @@ def _fault(data: dict[str, Any], judges: tuple[JudgeResult, ...], unjudged: tupl
 
 def _reward(path: Path) -> float | None:
     try:
-        value = json.loads(path.read_bytes())["reward"]
+        value = json.loads(_content(path))["reward"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None
+    return float(value) if is_number(value) else None
+
+
+def _content(path: Path) -> bytes:
+    """A file of a verifier: no link is followed, no FIFO waited for, since outside the seal it may be the agent's."""
+    with script_module("verify").open_log(str(path)) as file:
+        found: bytes = file.read(_MOST)
+    return found
 
 
 def _tail(log: Path) -> str:

@@ -5,8 +5,8 @@ A validator raises ValueError with words that follow the key: `execution.steps[0
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
@@ -29,7 +29,8 @@ def shown(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "null" if value is None else str(value)
+    text = "null" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def folded(question: str) -> str:
@@ -51,8 +52,9 @@ def _model_name(text: str) -> str:
     return text
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """A finite number, also as a float: not NaN, and no whole number of hundreds of digits. A bool is none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _positive_int(value: Any) -> Any:
@@ -74,32 +76,32 @@ def _samples(value: Any) -> Any:
 
 
 def _positive_number(value: Any) -> Any:
-    if not _is_number(value) or value <= 0:
+    if not is_number(value) or value <= 0:
         raise ValueError(f"must be a positive number, not {shown(value)}")
     return value
 
 
 def _non_negative(value: Any) -> Any:
-    if not _is_number(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise ValueError(f"must be a non-negative number, not {shown(value)}")
     return value
 
 
 def _number(value: Any) -> Any:
-    if not _is_number(value):
+    if not is_number(value):
         raise ValueError(f"must be a number, not {shown(value)}")
     return value
 
 
 def _fraction(value: Any) -> Any:
-    if not _is_number(value) or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"must be a number from 0 to 1, not {shown(value)}")
     return value
 
 
 def _score_range(value: Any) -> Any:
-    is_pair = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_number, value))
-    if not is_pair or value[0] >= value[1]:
+    is_pair = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_number, value))
+    if not is_pair or value[0] >= value[1] or not is_number(value[1] - value[0]):
         raise ValueError("must be [lowest, highest]: two numbers, the lower one first")
     return tuple(value)
 

@@ -6,12 +6,12 @@ read otherwise than it was meant lets calls through.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from harbor_tasks.evalspec.fields import is_number
 from harbor_tasks.policy.matchers import is_glob
 from harbor_tasks.policy.places import Place, kind_of, meant
 from harbor_tasks.policy.regexes import regex_fault, slow_texts
@@ -192,7 +192,7 @@ def _is_path(text: str) -> bool:
 def _number(place: Place, value: Any, _regexes: Regexes) -> None:
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_number(value):
         hint = "write it without a sign of currency and without separators"
         place.error(f"must be a number, and is {kind_of(value)}", hint)
 

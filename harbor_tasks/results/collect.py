@@ -384,6 +384,8 @@ def _warnings(trial: Trial, transcript: Transcript) -> Iterator[str]:
     for judge in judges_of(trial).values():
         if judge.cut:
             yield f"{label}: judge {judge.name} was not shown all: {'; '.join(judge.cut)}"
+        if judge.unmetered:
+            yield f"{label}: judge {judge.name}: replies that tell no tokens, which no cost includes: {judge.unmetered}"
     if is_scored(trial) and missing_steps(trial):
         yield f"{label}: without a result: step {', '.join(missing_steps(trial))}"
     if transcript.bad_lines:

@@ -268,6 +268,8 @@ def _answer(one: _Todo, endpoint: Any, stop: Callable[[], bool]) -> _Answer:
             answer = {"error": str(error)}
         except OSError as error:  # this judge's: the others are asked
             answer = {"error": f"{display_path(Path(one.part.replies.path))}: cannot be written ({error.strerror})"}
+        except (ValueError, RecursionError, OverflowError) as error:  # a reply of a form that nobody thought of
+            answer = {"error": f"the reply cannot be kept ({type(error).__name__})"}
         seconds = sum(float(line.get("seconds") or 0) for line in one.lines())
     paid = [line for line in list(one.part.replies.lines) if line["judge"] == one.judge["name"]]
     return one, {**answer, **module.spent(paid)}, seconds  # of the rounds before, too

@@ -6,7 +6,6 @@ What is the same for all cases (prompt files, modules, checked arguments) is rea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, Eval
+from harbor_tasks.evalspec.fields import is_number
 from harbor_tasks.evalspec.paths import is_file
 from harbor_tasks.evalspec.schema import DEFAULT_JUDGE_TIMEOUT, Judge, Reward
 from harbor_tasks.tasks.judge_modules import LibFile, module_files
@@ -170,8 +170,7 @@ def _prompt_file(place: _Place, text: str, inputs: dict[Path, None]) -> list[tup
 
 
 def _amount(value: Any) -> str | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-    return None if known else "must be a number, 0 or more"
+    return None if is_number(value) and value >= 0 else "must be a number, 0 or more"
 
 
 def _share(value: Any) -> str | None:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from harbor_tasks.cli import answer
-from harbor_tasks.endpoint import Reply
+from harbor_tasks.endpoint import Reply, fails
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.resources import script_module
+from harbor_tasks.results.collect import collect_job
 from harbor_tasks.results.judges import Asked, score_job
 from tests.environments.conftest import Author
 from tests.environments.judging import Bench, by_type
@@ -242,6 +243,8 @@ def test_lines_of_replies_that_nobody_wrote_do_not_count(small: Author, bench: B
     score_job(job, {})
     [trial] = read_trials(job)
     assert (trial.status, trial.judges[1].usage) == ("scored", {})
+    said = "c1: judge quality: replies that tell no tokens, which no cost includes: 1"
+    assert said in collect_job(job).warnings
 
 
 def test_a_reply_that_cannot_be_kept_is_that_judges_error(small: Author, bench: Bench, tmp_path: Path) -> None:
@@ -257,3 +260,13 @@ def test_a_reply_that_cannot_be_kept_is_that_judges_error(small: Author, bench: 
     [trial] = read_trials(job)
     assert trial.judges[1].error == f"{path}: cannot be written (Too many levels of symbolic links)"
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_reply_that_is_nested_to_the_limit_of_python_is_that_judges_error(small: Author, bench: Bench) -> None:
+    job = small.run().folder
+    for depth in range(980, 992):  # it can be read, and no longer written, somewhere there
+        why = b"[" * depth + b"]" * depth
+        block = b'{"type": "tool_use", "name": "verdict", "input": {"score": 4, "rationale": ' + why + b"}}"
+        bench.replies(Reply(body=b'{"content": [' + block + b"]}"), fails(400))
+        score_job(job, bench.env, fresh=True)
+        assert read_trials(job)[0].status in ("scored", "error")

@@ -172,6 +172,7 @@ def test_a_fault_of_the_file_is_an_error_with_its_line(read: Read, text: str, li
         ({"input_checks": [{"field": "a", "op": "lte", "value": 3}]}, "op is not known: 'lte'; did you mean 'lt"),
         ({"input_checks": [{"field": "a", "op": "lt"}]}, "has no value for 'lt'"),
         ({"input_checks": [{"field": "a", "op": "lt", "value": "$500"}]}, "value must be a number, and is a text"),
+        ({"input_checks": [{"field": "a", "op": "lt", "value": 10**400}]}, "value must be a number, and is a number"),
         ({"input_checks": [{"field": "a", "op": "le", "value": True}]}, "value must be a number, and is true or false"),
         ({"input_checks": [{"field": "a", "op": "eq", "value": [1]}]}, "value must be a text, a number"),
         ({"input_checks": [{"field": "a", "op": "in", "value": "USD"}]}, "value must be a list, and is a text"),

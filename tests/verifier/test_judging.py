@@ -245,6 +245,13 @@ def test_a_threshold_beyond_the_scale_of_a_model_judge_is_a_warning(project: Pro
     assert project.judging(judges.replace("RANGE", ", score_range: [1, 5]"))[1] == []
 
 
+def test_an_argument_that_is_no_number_of_this_world_is_an_error(project: Project) -> None:
+    _, [said] = project.judging(
+        f"judges:\n  - {{name: a, builtin: cost_budget, arguments: {{max_cost_usd: {10**400}}}}}\n"
+    )
+    assert "arguments.max_cost_usd must be a number, 0 or more" in said
+
+
 @pytest.mark.parametrize(
     ("judge", "more", "said"),
     [

@@ -333,6 +333,8 @@ def test_a_sample_without_a_verdict_is_the_judges_error_and_asks_no_more(court: 
         (Reply(({"type": "tool_use", "id": "a", "name": "verdict", "input": {"score": 4}},) * 2), "2 verdicts"),
         (says("I cannot.", stop_reason="refusal"), "refused to judge (stop_reason refusal): 'I cannot.'"),
         (gives(4, stop_reason="max_tokens"), "cut off (stop_reason max_tokens)"),
+        (gives(10**300), "outside 1 to 5"), (gives("9" * 10**6), "no finite number"),
+        (Reply(stop_reason="x" * 10**6), f"no verdict (stop_reason {'x' * 100})"),
         (Reply(body=b'{"type": "message"}'), "no verdict"), (Reply(body=b'{"content": "4"}'), "no verdict"),
     ],
     ids=lambda value: None if isinstance(value, str) else repr(value)[:60],
@@ -343,6 +345,7 @@ def test_what_is_no_verdict_of_this_judge_is_its_error(court: Court, reply: Repl
     line = judged.judge("quality")
     assert line["status"] == "error"
     assert said in line["error"]
+    assert len(line["error"]) < 400
     assert judged.judge("j")["status"] == "ok", "the others are not affected"
     assert judged.reward is None
     assert len(court.asked) == 1, "a reply is a reply"
@@ -378,6 +381,8 @@ FAULTS: dict[str, Reply] = {
     "429": fails(429, headers={"retry-after": "0"}),
     "429 with a date": fails(429, headers={"retry-after": formatdate(time.time() - 60)}),
     "429 with nonsense": fails(429, headers={"retry-after": "soon"}),
+    "429 with no number": fails(429, headers={"retry-after": "nan"}),
+    "429 with a date that no calendar has": fails(429, headers={"retry-after": "Wed, 21 Oct 99999999999 07:28:00 GMT"}),
     "500": fails(500), "529": fails(529, "overloaded"), "cut": gives(0, cut=30), "cut at once": gives(0, cut=0),
     "an error with 200": Reply(body=fails(529).body), "no JSON": Reply(body=b'{"content": ['),
     "no object": Reply(body=b"[]"),
@@ -405,6 +410,11 @@ def test_a_model_that_must_not_be_forced_to_use_a_tool_is_asked_without(court: C
     assert (kept["tries"], kept["request"]) == (2, models.digest(first)), "it is the same question"
     court.replies(fails(400, "tool_choice: no"), fails(400, "tool_choice: still no"))
     assert "still no" in court.verify(judge()).only["error"]
+
+
+def test_who_does_not_say_how_long_to_wait_asks_for_no_time(court: Court) -> None:
+    court.replies(fails(429, headers={"retry-after": "nan"}))
+    assert "it asks to wait" not in court.verify(judge(timeout=1)).only["error"]
 
 
 def test_it_is_not_tried_for_ever(court: Court) -> None:
