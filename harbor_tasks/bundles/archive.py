@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +39,7 @@ from harbor_tasks.bundles.format import (
 from harbor_tasks.bundles.harbor_set import dataset_toml, registry_json
 from harbor_tasks.bundles.listing import Content, Listing, listed, stamp_of
 from harbor_tasks.bundles.scan import refuse_secrets
+from harbor_tasks.environments.scratch import folder_beside
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 LEVEL = 1
@@ -164,18 +165,18 @@ def _beside(out: Path) -> Iterator[IO[bytes]]:
         raise AuthorError(f"{display_path(out)}: is a folder; name a file for the bundle")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
+        if not os.access(out.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise AuthorError(f"{display_path(out)}: cannot be written ({error.strerror})") from error
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(name).chmod(0o644)
-        Path(name).replace(out)
+        with folder_beside(out) as room:
+            with (room / "bundle").open("xb") as file:
+                yield file
+            (room / "bundle").chmod(0o644)
+            (room / "bundle").replace(out)
     except OSError as error:
         raise MachineError(f"{display_path(out)}: cannot be written ({error.strerror})") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 class Archive:

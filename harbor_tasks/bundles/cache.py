@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from harbor_tasks.bundles import inspect, unpack, verify
 from harbor_tasks.bundles import reference as references
 from harbor_tasks.bundles.format import SUFFIX
+from harbor_tasks.environments.scratch import left_beside
+from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 Say = Callable[[str], None]
@@ -21,6 +24,15 @@ def cache_folder() -> Path:
     """Where unpacked bundles lie."""
     base = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
     return Path(base).expanduser().absolute() / "bundles"
+
+
+def remove_left() -> Iterator[Path]:
+    """What killed processes left where bundles are unpacked, here and in the cache, removed one after the other."""
+    for place in (Path(), cache_folder()):
+        for folder in left_beside(place):
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
+                yield folder
 
 
 def is_bundle(source: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from harbor_tasks.bundles.reference import DEFAULT_TAG, Reference
 from harbor_tasks.bundles.session import digest_of
 from harbor_tasks.bundles.stored_images import OneEngine, has_image, pull_image, push_image
 from harbor_tasks.bundles.transport import Progress, Transport
-from harbor_tasks.environments.staging import remove_tree
+from harbor_tasks.environments.scratch import folder_beside
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.images.builder import Engine
 from harbor_tasks.tasks.pulled import bundle_origin
@@ -221,11 +220,8 @@ def _room(into: Path) -> Iterator[Path]:
     made = [path for path in into.parents if not path.exists()]
     try:
         into.parent.mkdir(parents=True, exist_ok=True)
-        room = Path(tempfile.mkdtemp(prefix=f".{into.name[:40]}-", dir=into.parent))
-        try:
+        with folder_beside(into) as room:
             yield room
-        finally:
-            remove_tree(room)
     except BaseException as error:
         with contextlib.suppress(OSError):  # the first that holds something of somebody else's ends it
             for path in made:

@@ -25,6 +25,9 @@ _SHARE_BYTES = 1 << 20
 _WORTH_ANOTHER, _WORTH_ANOTHER_BYTES = 2000, 4 << 20
 """Contents, or bytes, for each process: fewer are not worth another one."""
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
+"""A path that YAML reads as this text, whatever stands around it."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
@@ -117,13 +120,21 @@ def _shares(listing: Listing) -> tuple[array[int], array[int], int]:
 def _problem(listing: Listing, finding: Finding) -> Problem:
     what = "has a name of what holds secrets" if finding.rule == "secret-file" else "holds what looks like a secret"
     hint = (
-        "take it out; what a task needs from the caller is a ${VAR} in execution.env; if it is none, allow it: "
-        f"bundle.allow_secrets: [{{path: {finding.path}, rule: {finding.rule}}}]"
+        "take it out; what a task needs from the caller is a ${VAR} in execution.env; if it is none, allow it in "
+        f"eval.yaml: bundle: {{allow_secrets: [{{path: {_scalar(finding.path)}, rule: {finding.rule}}}]}}"
     )
     directory = finding.path.partition("/")[0]
     case = next((task.case_id for task in listing.manifest.tasks if task.directory == directory), None)
     where = Where(Path(finding.path), finding.line or None, case)
     return Problem(f"{finding.rule}: {what}", where, hint, code="secret")
+
+
+def _scalar(path: str) -> str:
+    """A path as it can be pasted into YAML, and as a terminal shows it: quoted unless it is of plain characters."""
+    if _PLAIN.fullmatch(path):
+        return path
+    text = json.dumps(path, ensure_ascii=False)
+    return "".join(ch if ch.isprintable() else f"\\U{ord(ch):08x}" for ch in text)
 
 
 class _Allowed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import IO
 from harbor_tasks.bundles.format import DATASET, HEAD, INDEX, REGISTRY, BundleInfo, Entry, Limits, canonical
 from harbor_tasks.bundles.index import Index
 from harbor_tasks.bundles.reader import read_bundle
+from harbor_tasks.environments.scratch import folder_beside
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 from harbor_tasks.tasks.manifest import PULLED
 from harbor_tasks.tasks.plan import BUILD_DIR
@@ -35,19 +35,17 @@ def unpack(file: Path, into: Path, *, expect: str | None = None, limits: Limits 
         into.parent.mkdir(parents=True, exist_ok=True)
         if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
             raise AuthorError(f"{display_path(into)}: is there already; name a new or empty folder")
-        fresh = Path(tempfile.mkdtemp(prefix=f".{into.name}-", dir=into.parent))
-    except OSError as error:
-        raise MachineError(f"{display_path(into)}: cannot be written ({error.strerror})") from error
-    try:
-        layout = _Layout(str(fresh))
-        info = read_bundle(file, layout, expect=expect, limits=limits or Limits())
-        layout.finish(info)
-        fresh.chmod(FOLDER_MODE)
-        fresh.rename(into)
+        with folder_beside(into) as room:
+            fresh = room / "tasks"
+            fresh.mkdir(0o700)
+            layout = _Layout(str(fresh))
+            info = read_bundle(file, layout, expect=expect, limits=limits or Limits())
+            layout.finish(info)
+            fresh.chmod(FOLDER_MODE)
+            fresh.rename(into)
     except OSError as error:
         raise MachineError(f"{display_path(into)}: cannot be written ({error.strerror})") from error
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
         with contextlib.suppress(OSError):  # the first that holds something ends it
             for folder in made:
                 folder.rmdir()

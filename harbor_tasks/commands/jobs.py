@@ -171,9 +171,12 @@ def clean(
     as_json: Json = False,
 ) -> None:
     """Remove what killed runs left: containers, networks, temporary folders; never a running job's."""
+    from harbor_tasks.bundles.cache import remove_left
     from harbor_tasks.environments.cleaning import clean as clean_up
 
     report = clean_up(job, jobs_dir=jobs_dir, host=host)
+    if job is None:
+        report.removed += [f"folder {folder}" for folder in remove_left()]
     if as_json:
         print_json(report.as_json())
         return

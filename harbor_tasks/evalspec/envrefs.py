@@ -8,6 +8,8 @@ from dataclasses import dataclass
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^\n\0]*))?\})", re.ASCII)
 
+_LOOKS_LIKE_ONE = re.compile(r"(?<![\\$])\$(\{?)([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "PYTHON", "CLAUDE_CODE_")
 _REFUSED = frozenset({
     "PATH", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "IFS", "PROMPT_COMMAND", "NODE_OPTIONS", "GCONV_PATH",
@@ -27,6 +29,17 @@ def env_references(value: str) -> EnvRef | None:
     """The reference that the whole value is: `$VAR`, `${VAR}` or `${VAR:-default}`; None for a literal."""
     found = _REFERENCE.fullmatch(value)
     return EnvRef(found[1] or found[2], found[3]) if found else None
+
+
+def named_inside(value: str, *, braces: bool = True) -> str:
+    """What looks like a reference inside a longer text, where it is none: `$VAR`; "" when nothing does.
+
+    Without ``braces`` one in braces does not count: an MCP server's texts may hold those.
+    """
+    if env_references(value):
+        return ""
+    found = (one for one in _LOOKS_LIKE_ONE.finditer(value) if braces or not one[1])
+    return next((f"${{{one[2]}}}" if one[1] else f"${one[2]}" for one in found), "")
 
 
 def name_fault(name: str) -> str | None:

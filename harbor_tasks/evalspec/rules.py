@@ -102,13 +102,17 @@ def _arguments_of_nothing(checked: Checked, at: tuple[Key, ...], beside: str) ->
 
 def _env(env: dict[str, str], checked: Checked, at: tuple[Key, ...]) -> None:
     for name, value in env.items():
+        inside = envrefs.named_inside(value)
         if envrefs.env_references(value):
             continue
         if secrets.looks_secret(name, value):
             checked.warn(*at, name, says="looks like a secret", hint=_REFERENCE, code="secret")
-        elif re.search(r"\$\{[A-Za-z_]", value):
-            hint = "only a whole value is a reference: $VAR, ${VAR} or ${VAR:-default}"
-            checked.warn(*at, name, says="is taken as it is, with its ${", hint=hint, code="env-literal")
+        elif inside:
+            hint = (
+                "only a whole value is one: write $VAR, ${VAR} or ${VAR:-default}, and put the rest into the variable"
+            )
+            says = f"is taken as it is: {inside} inside a text is no reference"
+            checked.warn(*at, name, says=says, hint=hint, code="env-literal")
 
 
 def _runner(spec: EvalSpec, checked: Checked) -> None:
@@ -159,9 +163,19 @@ def check_server(server: McpServer, checked: Checked, at: tuple[Key, ...]) -> No
         for name, value in values.items():
             if secrets.looks_secret(name, value):
                 checked.warn(*at, key, name, says="looks like a secret", hint=_REFERENCE, code="secret")
+            _reference_inside(value, checked, (*at, key, name))
+    _reference_inside(server.url or "", checked, (*at, "url"))
     for index, argument in enumerate(server.args):
         if secrets.token_in(argument):
             checked.warn(*at, "args", index, says="looks like a secret", hint="pass it in env as ${VAR}", code="secret")
+
+
+def _reference_inside(value: str, checked: Checked, at: tuple[Key, ...]) -> None:
+    """Not in a command's arguments, which may be a shell's."""
+    inside = envrefs.named_inside(value, braces=False)
+    if inside:
+        says = f"is taken as it is: {inside} inside a text is no reference"
+        checked.warn(*at, says=says, hint=f"write ${{{inside[1:]}}}", code="env-literal")
 
 
 def _check_transport(server: McpServer, checked: Checked, at: tuple[Key, ...]) -> None:

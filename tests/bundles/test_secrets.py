@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harbor_tasks.bundles import pack, secrets
 from harbor_tasks.bundles.listing import listed
 from harbor_tasks.bundles.scan import Finding, find_secrets, glob
 from harbor_tasks.bundles.secrets import OVERLAP, Hit, Scanner, name_hit, rule_name, values_of
-from harbor_tasks.errors import AuthorError
+from harbor_tasks.errors import AuthorError, Problems
+from harbor_tasks.evalspec.reader import parse_yaml
 from harbor_tasks.evalspec.secrets import RULES
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
@@ -293,6 +295,30 @@ def test_what_the_eval_allows_by_path_and_rule_is_packed(make: Make, tmp_path: P
     said: list[str] = []
     pack(make(files, bundle={"allow_secrets": allow}), tmp_path / "x.hpb", environ={}, say=said.append)
     assert said == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["plain.md", "a b.md", "a #b.md", "a: b.md", "*.md", "?.md", "[a].md", "{a}.md", "a,b.md", "'a'.md", 'a"b.md', "-",
+     "&a", "!a", "|", "%a", "@a", "`a`", "~", "a\u00a0b", "a\u200bb", "\U0001f511", "\u0130.md", "null", "a ",
+     "a:", "=", "**"],
+)  # fmt: skip
+def test_what_a_finding_says_can_be_pasted_and_allows_it(name: str, make: Make, tmp_path: Path) -> None:
+    files = {f"files/{name}": SAMPLES["aws-access-key"], "files/other.txt": SAMPLES["slack-token"]}
+    tasks = make(files)
+    with pytest.raises(AuthorError) as caught:
+        pack(tasks, tmp_path / "x.hpb", environ={})
+    pasted = [str(problem).partition("allow it in eval.yaml: ")[2] for problem in caught.value.problems]
+    assert all(line.startswith("bundle: {") and line.isprintable() for line in pasted)
+    problems = Problems()
+    allowed = []
+    for line in pasted:  # as the eval's own reader has it
+        document = parse_yaml(line.encode(), Path("eval.yaml"), problems)
+        assert document is not None
+        allowed += document.data["bundle"]["allow_secrets"]
+        assert yaml.safe_load(line) == document.data
+    assert not list(problems)
+    assert pack(make(files, bundle={"allow_secrets": allowed}), tmp_path / "x.hpb", environ={}).tasks == 1
 
 
 def test_an_entry_that_allows_nothing_is_said(make: Make, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_secret_stops_it(sh: Shell, tmp_path: Path) -> None:
     code, out, err = sh("bundle", "e", "-o", "e.hpb", "--no-image")
     assert (code, out) == (2, "")
     assert "error: c/environment/files/key.txt:2 (case c): private-key: " in err
-    assert "bundle.allow_secrets: [{path: c/environment/files/key.txt, rule: private-key}]" in err
+    assert "bundle: {allow_secrets: [{path: c/environment/files/key.txt, rule: private-key}]}" in err
     code, out, _ = sh("bundle", "e", "-o", "e.hpb", "--no-image", "--json")
     assert "private-key" in out
     assert not Path("e.hpb").exists()

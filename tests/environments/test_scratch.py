@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harbor_tasks.cli import answer
 from harbor_tasks.environments.cleaning import clean
 from harbor_tasks.environments.scratch import left_folders, scratch_folder
 
@@ -20,6 +21,16 @@ with scratch_folder() as folder:
     (folder / "tasks").mkdir()
     print(folder, flush=True)
     time.sleep(60)
+"""
+
+
+UNPACKS = """
+import os, signal
+from pathlib import Path
+from harbor_tasks.environments.scratch import folder_beside
+with folder_beside(Path("out")) as folder:
+    (folder / "tasks").mkdir()
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -53,3 +64,17 @@ def test_clean_takes_what_a_killed_process_left_and_nothing_that_is_held(place: 
         assert held.is_dir()
         running.kill()
     assert sorted(path.name for path in place.iterdir()) == sorted([held.name, "hp-of-somebody-else"])
+
+
+def test_clean_takes_what_was_left_beside_a_target_here_and_in_the_cache(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (here := place / "here", cache := place / "cache" / "bundles"):
+        (folder / ".hp-somebodys").mkdir(parents=True)
+        subprocess.run([sys.executable, "-c", UNPACKS], cwd=folder, check=False)
+        assert len(list(folder.iterdir())) == 2
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HARBOR_PACK_CACHE", str(place / "cache"))
+    assert answer(["clean"]) == 0
+    assert capsys.readouterr().out.count("removed folder") == 2
+    assert [path.name for folder in (here, cache) for path in folder.iterdir()] == [".hp-somebodys"] * 2

@@ -374,6 +374,42 @@ def test_values_of_variables_are_texts_on_one_line(load: Load) -> None:
     assert "execution.env.A looks like a reference but is none" in error
 
 
+def test_a_reference_inside_a_text_is_warned_of_by_its_line(load: Load) -> None:
+    text = (
+        "name: e\ndataset: {path: c}\nexecution:\n  steps:\n  - {id: a, prompt: p, env: {S: '${HOME}/x'}}\n  env:\n"
+        "    A: x-$VAR-y\n    B: ${ONE}-${TWO}\n    C: $HOME/x\n    D: $WHOLE\n    E: ${WHOLE:-a $b}\n"
+        "    F: US$5, 2$$, $\n    G: \\$VAR\n"
+    )
+    loaded = load(text)
+    assert loaded.ok
+    assert {problem.code for problem in loaded.problems.warnings} == {"env-literal"}
+    for line, key, name in (
+        (7, "env.A", "$VAR"), (8, "env.B", "${ONE}"), (9, "env.C", "$HOME"), (5, "steps[0].env.S", "${HOME}"),
+    ):  # fmt: skip
+        said = (
+            f":{line}: execution.{key} is taken as it is: {name} inside a text is no reference; only a whole value is"
+        )
+        assert sum(said in warning for warning in loaded.warnings) == 1, (said, loaded.warnings)
+    assert len(loaded.warnings) == 4
+    assert "write $VAR, ${VAR} or ${VAR:-default}" in loaded.warnings[0]
+
+
+def test_a_reference_without_braces_inside_a_text_of_a_server_is_warned_of(load: Load) -> None:
+    loaded = load(
+        mcp_servers=[
+            {"name": "a", "url": "http://$HOST/mcp", "headers": {"Authorization": "Bearer $KEY"}},
+            {"name": "b", "url": "${URL}/mcp", "headers": {"Authorization": "$KEY", "X": "a ${B:-c}"}},
+            {"name": "c", "command": "sh", "args": ["-c", "exec $HOME/x"], "env": {"A": "$HOME/x"}},
+        ]
+    )
+    assert loaded.ok
+    assert [warning.partition("mcp_servers")[2] for warning in sorted(loaded.warnings)] == [
+        "[0].headers.Authorization is taken as it is: $KEY inside a text is no reference; write ${KEY}",
+        "[0].url is taken as it is: $HOST inside a text is no reference; write ${HOST}",
+        "[2].env.A is taken as it is: $HOME inside a text is no reference; write ${HOME}",
+    ]
+
+
 @pytest.mark.parametrize(
     "workdir",
     [

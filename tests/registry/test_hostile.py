@@ -327,6 +327,47 @@ def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
     assert not any((tmp_path / "there").iterdir())
 
 
+def test_the_next_pull_removes_what_a_killed_one_left(lying: Lying, packed: Packed, tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def hold(handler: Handler) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(packed.info.size))
+        handler.end_headers()
+        handler.wfile.write(b"beginning")
+        reached.set()
+        time.sleep(20)
+        return True
+
+    lying.registry.spoil = only(lying.layer)(hold)
+    there = tmp_path / "there"
+    for kept in (".hp-out-of-mine", ".hp-out-12345678", ".out-12345678"):
+        (there / kept).mkdir(parents=True)
+        (there / kept / "notes").touch()
+    (there / ".hp-out-12345678" / ".held").touch()  # of another kind
+    kept_ones = set(there.iterdir())
+    words = [sys.executable, "-m", "harbor_tasks.cli", "pull", f"{lying.host}/x", "-o"]
+    with (
+        subprocess.Popen([*words, "a"], cwd=there) as killed,
+        subprocess.Popen([*words, "b"], cwd=there) as running,
+    ):
+        try:
+            until = time.monotonic() + 30
+            while time.monotonic() < until and len(set(there.iterdir()) - kept_ones) < 2:
+                time.sleep(0.05)
+            assert reached.wait(30)
+            killed.kill()
+            killed.wait()
+            lying.registry.spoil = lambda _handler: False
+            pull(f"{lying.host}/x", there / "a")
+            new = {path.name for path in set(there.iterdir()) - kept_ones}
+            assert {name[:6] for name in new} == {"a", ".hp-b-"}  # that one is held
+        finally:
+            killed.kill()
+            running.kill()
+    assert kept_ones <= set(there.iterdir())
+
+
 def test_round_in_circles(lying: Lying) -> None:
     assert "round in circles" in str(lying.pull(only("/manifests/")(replies(307, Location="/v2/x/manifests/latest"))))
 
