@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from harbor_tasks.evalspec.load import Eval
 from harbor_tasks.evalspec.schema import ProbeSpec
-from harbor_tasks.policy.handlers import Handler, Handlers
+from harbor_tasks.policy.handlers import Handler, Handlers, for_runtime
 from harbor_tasks.policy.matchers import covered, named, overlap, subsumed
-from harbor_tasks.policy.tools import REACHING
+from harbor_tasks.policy.tools import CODEX_SEEN, CODEX_UNSEEN, REACHING, Runtime
 
 Expectation = Literal["deny", "allow", "none", "answer", "rewrite"]
 State = Literal["guarded", "partly guarded", "unguarded"]
@@ -61,18 +61,30 @@ def probe_of(spec: ProbeSpec) -> Probe:
 
 def routes(
     handlers: Handlers | None, tools: Iterable[str] | None = None, mcp_servers: Iterable[str] = (),
-    deny: Iterable[str] = (),
+    deny: Iterable[str] = (), runtime: Runtime = "claude-code",
 ) -> tuple[Route, ...]:  # fmt: skip
     """One route per tool and MCP server, from the handlers and the permission rules alone.
 
-    ``tools`` are Claude Code's that reach something, when none are given. ``deny`` are rule texts: one without brackets
-    guards its tool as a handler would.
+    ``tools`` are the program's that reach something, when none are given. ``deny`` are rule texts: one without brackets
+    guards its tool as a handler would. On Codex, which has no such rules, no handler guards a tool that its hooks are
+    not known to see.
     """
-    rules = handlers.handlers if handlers else ()
-    denied = tuple(rule for rule in deny if "(" not in rule)
-    names = REACHING["claude-code"] if tools is None else tuple(tools)
-    found = [_of_tool(tool, rules, denied) for tool in names]
+    rules = for_runtime(handlers, runtime).handlers if handlers else ()
+    denied = tuple(rule for rule in deny if "(" not in rule and runtime != "codex")
+    names = REACHING[runtime] if tools is None else tuple(tools)
+    unseen = {tool: _unseen_by_codex(tool) if runtime == "codex" else None for tool in names}
+    found = [
+        _of_tool(tool, rules, denied) if (why := unseen[tool]) is None else Route(tool, "unguarded", why)
+        for tool in names
+    ]
     return (*found, *(_of_server(server, rules, denied) for server in dict.fromkeys(mcp_servers)))
+
+
+def _unseen_by_codex(tool: str) -> str | None:
+    """Why no handler can guard it there, or None."""
+    if tool in CODEX_SEEN:
+        return None
+    return CODEX_UNSEEN.get(tool, "not known here: nothing has shown that a hook sees it")
 
 
 def _of_tool(tool: str, rules: tuple[Handler, ...], denied: tuple[str, ...]) -> Route:

@@ -81,7 +81,8 @@ def prove(
         seen, offered = through(agent, stage, forced, outcomes[place], modes=modes, standard=standard)
         passages += seen
         tools = tuple(dict.fromkeys((*(tools or ()), *(name for name in offered if not name.startswith("mcp__")))))
-    state = routes(handlers, tools, mcp_servers=servers, deny=manifest.permissions.deny)
+    rules, runtime = manifest.permissions.deny, manifest.runner.type
+    state = routes(handlers, tools, mcp_servers=servers, deny=rules, runtime=runtime)
     return ProbeReport(tuple(compared(rows)), state, sealed, tuple(passages))
 
 

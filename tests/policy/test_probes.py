@@ -127,3 +127,22 @@ def test_permission_rules_for_whole_tools_guard_too() -> None:
 
 def test_without_a_list_the_tools_that_reach_something_are_looked_at() -> None:
     assert {"Bash", "Write", "WebFetch", "Agent"} <= {route.tool for route in routes(None)}
+
+
+def test_no_handler_guards_what_codex_tells_no_hook_of_or_what_is_not_known_there() -> None:
+    tools = ["Bash", "collaborationspawn_agent", "exec", "write_stdin", "web_search", "brand_new"]
+    found = {route.tool: route for route in routes(rules(Handler("m", ("*",))), tools, runtime="codex")}
+    states = {tool: route.state for tool, route in found.items()}
+    assert states == dict.fromkeys(tools, "unguarded") | {"Bash": "guarded", "collaborationspawn_agent": "guarded"}
+    assert "does nothing but call other tools" in found["exec"].reason
+    assert found["brand_new"].reason == "not known here: nothing has shown that a hook sees it"
+    assert routes(rules(Handler("m", ("*",))), ["brand_new"])[0].state == "guarded"
+
+
+def test_routes_of_codex_go_by_its_own_names_and_have_no_permission_rules() -> None:
+    by_agent = rules(Handler("m", ("Agent",)))
+    assert {route.tool: route.state for route in routes(by_agent, deny=["Bash", "mcp__shop"], mcp_servers=["shop"],
+                                                        runtime="codex")} == {
+        "Bash": "unguarded", "apply_patch": "unguarded", "request_user_input": "unguarded", "spawn_agent": "guarded",
+        "view_image": "unguarded", "mcp__shop__*": "unguarded",
+    }  # fmt: skip
