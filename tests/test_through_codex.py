@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ import yaml
 
 from harbor_tasks.agents.base import Launch, Places
 from harbor_tasks.agents.codex import CodexAgent
-from harbor_tasks.endpoint import Call
+from harbor_tasks.endpoint import Call, Turn
+from harbor_tasks.environments.evidence import input_hash
 from harbor_tasks.errors import AuthorError, MachineError
 from harbor_tasks.policy.probes import Probe
+from harbor_tasks.policy.tools import CODEX_UNSEEN
 from harbor_tasks.proving import ProbeReport, prove
 from harbor_tasks.proving.calls import Forced
 from harbor_tasks.proving.through import Passage
-from harbor_tasks.proving.through.codex import Codex
+from harbor_tasks.proving.through.codex import GOES_ON, PLAIN, PROGRAMS, Codex
 from harbor_tasks.tasks.build import build
 from harbor_tasks.tasks.manifest import read_manifest
 
@@ -84,15 +88,16 @@ def report(desk: Path, on_path: None) -> ProbeReport:
     return prove(desk, agent="codex")
 
 
-def seen_as(report: ProbeReport, name: str) -> Passage:
-    [found] = [seen for seen in report.through if seen.name == name]
+def seen_as(report: ProbeReport, name: str, mode: str = PLAIN) -> Passage:
+    [found] = [seen for seen in report.through if (seen.name, seen.mode) == (name, mode)]
     return found
 
 
 @pytest.mark.codex
-def test_calls_of_claude_codes_tools_get_their_decision_by_those_that_codex_has(report: ProbeReport) -> None:
+@pytest.mark.parametrize("mode", [PLAIN, PROGRAMS])
+def test_calls_of_claude_codes_tools_get_their_decision_by_those_that_codex_has(report: ProbeReport, mode: str) -> None:
     assert [(seen.name, seen.notes) for seen in report.through if not seen.ok] == []
-    found = {seen.name: seen for seen in report.through}
+    found = {seen.name: seen for seen in report.through if seen.mode == mode}
     shown = {name: (one.hook, one.decision, one.entered) for name, one in found.items()}
     assert shown["refund"] == (True, "none", True)
     assert shown["too much"] == (True, "deny", False)
@@ -101,10 +106,24 @@ def test_calls_of_claude_codes_tools_get_their_decision_by_those_that_codex_has(
     assert shown["filing here"] == (True, "none", True)
     assert shown["filing there"] == (True, "deny", False)
     assert shown["a helper"] == (False, "none", True)
-    assert seen_as(report, "too much").read == "at most 50"
-    assert seen_as(report, "note").given == {"tool": "note", "input": {"text": "[bot] hi"}}
-    assert json.loads(seen_as(report, "question").read)["answers"]["q1"] == {"answers": ["No"]}
+    assert found["too much"].read == "at most 50"
+    assert found["note"].given == {"tool": "note", "input": {"text": "[bot] hi"}}
+    assert json.loads(found["question"].read)["answers"]["q1"] == {"answers": ["No"]}
     assert report.exit_code == 0
+
+
+@pytest.mark.codex
+def test_the_same_becomes_of_each_call_in_a_program_of_the_models(report: ProbeReport) -> None:
+    plain, programs = (
+        [
+            replace(seen, mode="", read="" if seen.tool == "spawn_agent" else seen.read)  # which names the subagent
+            for seen in report.through
+            if seen.mode == mode and ": " not in seen.name
+        ]
+        for mode in (PLAIN, PROGRAMS)
+    )
+    assert plain == programs
+    assert len(plain) == len(PROBES)
 
 
 @pytest.mark.codex
@@ -125,8 +144,9 @@ def test_what_is_another_tool_there_or_none_is_said(report: ProbeReport) -> None
 
 @pytest.mark.codex
 def test_no_command_runs(report: ProbeReport) -> None:
-    canary = seen_as(report, "canary")
-    assert (canary.entered, canary.given) == (True, {"command": CANARY})
+    for mode in (PLAIN, PROGRAMS):
+        canary = seen_as(report, "canary", mode)
+        assert (canary.entered, canary.given) == (True, {"command": CANARY})
     assert not Path(CANARY.split()[1]).exists()
 
 
@@ -145,13 +165,27 @@ def test_a_denied_call_is_denied_wherever_a_program_might_not_ask_or_it_is_found
         seen = seen_as(report, f"too much: {where}")
         assert (seen.verdict, seen.entered) == ("found", True), where
         assert "found afterwards: such a trial is void" in seen.notes[0]
+    for where in (
+        "in a program, beside another call", "in a program that goes on by itself", "in a subagent's program",
+        "in a program, after settings were written",
+    ):  # fmt: skip
+        seen = seen_as(report, f"too much: {where}", PROGRAMS)
+        assert (seen.hook, seen.decision, seen.entered, seen.verdict, seen.notes) == (True, "deny", False, "ok", ()), (
+            where
+        )
+    seen = seen_as(report, "too much: in a subagent's program, after settings were written", PROGRAMS)
+    assert (seen.verdict, seen.entered) == ("found", True)
 
 
 @pytest.mark.codex
 def test_the_routes_are_those_of_the_tools_that_codex_offers(report: ProbeReport) -> None:
     tools = {route.tool for route in report.routes}
     assert {"Bash", "apply_patch", "request_user_input", "view_image", "mcp__desk__*"} <= tools
-    assert "Read" not in tools
+    assert {"exec", "wait", "clockcurr_time", "collaborationspawn_agent"} <= tools  # what is offered in programs, too
+    assert tools.isdisjoint({"Read", "exec_command"})
+    reasons = {route.tool: (route.state, route.reason) for route in report.routes}
+    assert reasons["exec"] == ("unguarded", CODEX_UNSEEN["exec"])
+    assert not any("not known here" in reason for _, reason in reasons.values())
 
 
 @pytest.mark.codex
@@ -170,9 +204,10 @@ def test_a_program_that_does_not_ask_its_hook_is_found(
     monkeypatch.setattr(CodexAgent, "launch", without_hooks)
     found = prove(desk, agent="codex", standard=False)
     assert found.exit_code == 1
-    assert "the hook was never entered" in seen_as(found, "refund").notes
-    assert "the tool ran although the call was denied" in seen_as(found, "too much").notes
-    assert "the model did not read the answer to 'Go on?'" in seen_as(found, "question").notes
+    for mode in (PLAIN, PROGRAMS):
+        assert "the hook was never entered" in seen_as(found, "refund", mode).notes
+        assert "the tool ran although the call was denied" in seen_as(found, "too much", mode).notes
+        assert "the model did not read the answer to 'Go on?'" in seen_as(found, "question", mode).notes
 
 
 def test_tasks_of_another_program_are_refused_with_what_to_name_instead(tmp_path: Path) -> None:
@@ -259,3 +294,63 @@ def test_an_answer_is_known_by_the_id_of_its_question() -> None:
     assert Codex().answered(call, told, "Which?", ["A, b", "C"])
     assert not Codex().answered(call, told, "Which?", "C")
     assert not Codex().answered(call, "cancelled", "Which?", "C")
+
+
+REFUND, PATCH = Call("a", "mcp__my-desk__refund", {"amount": 1}), Call("b", "apply_patch", {"command": "*** Begin"})
+ASK = Call("c", "request_user_input", {"questions": []})
+
+
+def test_calls_of_one_message_are_made_by_one_program_where_they_can_be() -> None:
+    subject, turn = Codex(), Turn("now", (REFUND, PATCH))
+    assert subject.proposed(turn, PLAIN) == turn
+    made = subject.proposed(turn, PROGRAMS)
+    [call] = made.calls
+    assert (made.say, call.id, call.tool) == ("now", "b", "exec")
+    assert '[["a", "mcp__my_desk__refund", {"amount": 1}], ["b", "apply_patch", "*** Begin"]]' in call.input["code"]
+    assert "yield_control" not in call.input["code"]
+    alone = Turn(calls=(replace(REFUND, id=GOES_ON), PATCH))
+    assert "yield_control" in subject.proposed(alone, PROGRAMS).calls[0].input["code"]
+    for other in (Turn("done"), Turn(calls=(ASK,)), Turn(calls=(REFUND, ASK))):
+        assert subject.proposed(other, PROGRAMS) == other
+
+
+def test_what_a_program_wrote_is_read_as_the_results_of_its_calls() -> None:
+    calls = [
+        ["a", True, {"content": [{"type": "text", "text": "done"}]}],
+        ["b", True, {"content": [{"type": "text", "text": "no"}], "isError": True}],
+        ["c", True, {"exit_code": 3, "output": "out"}], ["d", True, {}],
+        ["e", False, "Tool call blocked by PreToolUse hook: Not this. Tool: x"],
+    ]  # fmt: skip
+    tools = ["exec_command", "clock__curr_time", "multi_agent_v1__spawn_agent", "mcp__desk__a__b", "view_image"]
+    wrote = json.dumps({"tools": tools, "calls": calls})
+    read, found = Codex().told({
+        "e": (f"Script completed\nWall time 0.1 seconds\nOutput:\n\n{wrote}", False), "f": ('{"tools": 1}', False)
+    })  # fmt: skip
+    assert read == {
+        "a": ("done", False), "b": ("no", True), "c": ("out", True), "d": ("{}", False),
+        "e": (calls[4][2], True), "f": ('{"tools": 1}', False),
+    }  # fmt: skip
+    assert found == ("Bash", "clockcurr_time", "spawn_agent", "mcp__desk__a__b", "view_image")
+
+
+@pytest.mark.parametrize(
+    ("ident", "given", "second", "expected"),
+    [
+        ("call_1", {"amount": 1}, 30, "call_1"),
+        ("exec-1", {"amount": 1}, 5, "a"),
+        ("exec-1", {"amount": 1}, 30, "a2"),
+        ("exec-1", {"amount": 2}, 30, "exec-1"),
+        ("exec-1", {"command": "ls"}, 30, "bash"),
+        ("exec-1", {"command": "ls"}, 5, "exec-1"),
+    ],
+)  # fmt: skip
+def test_a_call_in_a_program_is_known_by_what_it_is_and_when(
+    ident: str, given: dict[str, Any], second: int, expected: str
+) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    bash = Call("bash", "Bash", {"command": "ls", "description": "list"})
+    turns = [(start, REFUND), (start + 10, replace(REFUND, id="a2")), (start + 20, bash)]
+    line = {
+        "tool_use_id": ident, "time": f"2026-01-01T00:00:{second:02d}.000Z", "input_sha256": input_hash(given)
+    }  # fmt: skip
+    assert Codex().logged(line, turns) == expected

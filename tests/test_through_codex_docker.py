@@ -11,6 +11,7 @@ import pytest
 
 from harbor_tasks.proving import ProbeReport, prove
 from harbor_tasks.proving.through import Passage
+from harbor_tasks.proving.through.codex import PLAIN, PROGRAMS
 from harbor_tasks.resources import resource
 from harbor_tasks.tasks.build import build
 from harbor_tasks.tasks.manifest import read_manifest
@@ -50,10 +51,16 @@ def test_every_call_gets_in_the_program_the_decision_that_its_probe_names(report
         assert report.sealed == {"docker": True}
         assert [(passage.name, passage.notes) for passage in report.through if not passage.ok] == [], name
         assert report.exit_code == 0
-        seen = {passage.call: passage for passage in report.through}
-        compared = [row for row in report.rows if not "".join(seen[row.call].notes).startswith("not forced")]
-        assert {row.call: row.got for row in compared} == {row.call: seen[row.call].decision for row in compared}, name
-        assert len(compared) >= len(report.rows) - 1, name
+        for mode in (PLAIN, PROGRAMS):
+            check_decisions(name, report, mode)
+
+
+def check_decisions(name: str, report: ProbeReport, mode: str) -> None:
+    """Those of a mode against the hook's own."""
+    seen = {passage.call: passage for passage in report.through if passage.mode == mode}
+    compared = [row for row in report.rows if not "".join(seen[row.call].notes).startswith("not forced")]
+    assert {row.call: row.got for row in compared} == {row.call: seen[row.call].decision for row in compared}, name
+    assert len(compared) >= len(report.rows) - 1, name
 
 
 def test_questions_are_answered(reports: dict[str, ProbeReport]) -> None:
@@ -72,7 +79,9 @@ def test_nothing_that_the_model_starts_gets_at_the_hook(reports: dict[str, Probe
 def test_denials_hold_after_all_that_the_model_may_do(reports: dict[str, ProbeReport]) -> None:
     for where in (
         "beside another call", "after cd", "by a subagent", "after settings were written",
-        "by a subagent, after settings were written",
+        "by a subagent, after settings were written", "in a program, beside another call",
+        "in a program that goes on by itself", "in a subagent's program", "in a program, after settings were written",
+        "in a subagent's program, after settings were written",
     ):  # fmt: skip
         seen = spot(reports, where)
         assert (seen.hook, seen.decision, seen.entered, seen.verdict, seen.notes) == (True, "deny", False, "ok", ()), (

@@ -27,10 +27,12 @@ from harbor_tasks.environments.base import (
     read_job,
     read_trials,
 )
+from harbor_tasks.environments.costs import job_spent
 from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.lock import is_running
 from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.policy.matchers import named
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
 from harbor_tasks.tasks.names import slug
 from harbor_tasks.tasks.plan import TaskFile, digest_of
@@ -120,7 +122,7 @@ def plan_job(
         require_same_eval(old, manifest.name, options.resume)
         warnings += _changes(old, digests)
     warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
-    _check_max_cost(options)
+    _check_max_cost(options, manifest, agent)
     environment = _environment(options, source, manifest, caller, tasks, agent)
     # a server gives the agent its own key: what is not known here is taken to be set there
     keys = dict.fromkeys(agent.model_variables, options.server) if options.server is not None else {}
@@ -158,6 +160,9 @@ def plan_job(
     todo = tuple(
         one for one in expected if one.trial not in kept and (not options.cases or one.case_id in options.cases)
     )
+    if options.max_cost is not None and environment.name == "harbor":
+        spent = (job_spent(folder).usd or 0) + job.earlier_usd if old is not None else 0.0
+        _check_sum(options.max_cost, manifest, len(todo), spent)
     warnings += [f"case {case}: {lack}" for case, lack in lacking.items()]
     parallel = max(1, min(options.parallel or manifest.execution.parallelism, len(todo)))
     return JobPlan(job, folder, source, manifest, environment, agent, todo, model, tuple(warnings), parallel)
@@ -174,16 +179,44 @@ def task_digest(task: Path) -> str:
     return digest_of(files)
 
 
-def _check_max_cost(options: RunOptions) -> None:
+def _check_max_cost(options: RunOptions, manifest: BuildManifest, agent: Agent) -> None:
     """AuthorError for a limit that cannot be kept."""
     if options.max_cost is None:
         return
     if not (math.isfinite(options.max_cost) and options.max_cost > 0):
         raise AuthorError(f"--max-cost {options.max_cost:g}: name a positive number of US dollars")
-    if options.environment == "harbor":
+    why = _unbounded(options, manifest, agent)
+    if options.environment == "harbor" and why is not None:
         raise AuthorError(
-            "--max-cost works with --env local and docker: Harbor takes all trials of a job at once; there bound each "
-            "trial by execution.max_budget_usd in eval.yaml, and the job by --case or -- harbor's own options"
+            "--max-cost with --env harbor: Harbor takes all trials of a job at once, so it must be known beforehand "
+            f"what each may cost: {why}; or use --env docker"
+        )
+
+
+def _unbounded(options: RunOptions, manifest: BuildManifest, agent: Agent) -> str | None:
+    """Why nothing says what a trial under Harbor costs at most, or None."""
+    if agent.name != "claude-code":
+        return f"the agent {agent.name} takes no budget (claude-code does)"
+    if manifest.execution.max_budget_usd is None:
+        return "set execution.max_budget_usd in eval.yaml"
+    asked = [f"judge {judge.name!r}" for judge in manifest.judges if judge.kind == "prompt"]
+    if any(named("AskUserQuestion", handler.patterns) for handler in manifest.handlers):
+        asked.append("answers to questions")
+    if asked:
+        return f"a model may be asked for {', '.join(asked)}, which execution.max_budget_usd does not hold"
+    if options.harbor_options:
+        return f"with {' '.join(options.harbor_options)} it may run more of them"
+    return None
+
+
+def _check_sum(most: float, manifest: BuildManifest, trials: int, spent: float) -> None:
+    """AuthorError when trials that all start at once may cost more together: each step has the whole budget there."""
+    each = (manifest.execution.max_budget_usd or 0) * max(1, len(manifest.steps))
+    if spent + trials * each > most:
+        before = f"{spent:.4g} USD are spent, and " if spent else ""
+        raise AuthorError(
+            f"--max-cost {most:g}: {before}Harbor takes all trials at once, {trials} of at most {each:g} USD each "
+            f"(execution.max_budget_usd): {spent + trials * each:.4g} USD; lower that, or take fewer cases by --case"
         )
 
 

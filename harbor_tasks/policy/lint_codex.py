@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 from harbor_tasks.policy.handlers import Handler
 from harbor_tasks.policy.matchers import EDITS, covered, is_glob
-from harbor_tasks.policy.tools import CLAUDE_TOOLS
+from harbor_tasks.policy.tools import CLAUDE_TOOLS, CODEX_UNSEEN, CODEX_WIRE
 
 if TYPE_CHECKING:
     from harbor_tasks.policy.lint import Reporter
     from harbor_tasks.policy.permissions import PermissionRules
 
-SEARCHES = ("WebSearch", "WebFetch", "web_search")
-"""Its search runs at the provider, unseen by hooks: it is switched off where a rule is about one of these."""
+SEARCHES = ("WebSearch", "WebFetch", "web_search", "webrun")
+"""Its search runs at the provider, unseen by hooks: it is switched off where a rule is about one of these.
+
+Only with some models a hook is told of it, as ``webrun``.
+"""
 _KNOWN_THERE = frozenset({"Agent", "AskUserQuestion", "Bash", "Task", "WebSearch", *EDITS})
 _THROUGH_BASH = frozenset({"Read", "Grep", "Glob", "LS"})
 
@@ -43,6 +46,12 @@ def lint(report: Reporter, rules: PermissionRules) -> None:
                 message = f"names {pattern}, which codex does not have"
                 hint = "there its calls go through Bash: write input_filters" if pattern in _THROUGH_BASH else ""
                 report.warn(at, message, hint, code="codex-tool")
+            elif pattern in CODEX_UNSEEN.keys() - set(SEARCHES):
+                message = f"names {pattern}, which codex has and of which it tells no hook"
+                report.warn(at, message, "name the tools that its calls lead to", code="codex-tool")
+            elif pattern in CODEX_WIRE:
+                message = f"names {pattern}, of which codex tells hooks as {CODEX_WIRE[pattern]}"
+                report.warn(at, message, f"write {CODEX_WIRE[pattern]}", code="codex-tool")
         if handler.on_fail == "ask":
             report.warn(at, "asks on a failed check: on codex that is a deny", code="codex-ask")
         fields = sorted(_edit_fields(handler))

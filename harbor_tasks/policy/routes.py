@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from harbor_tasks.policy.handlers import Handler, Handlers
+from harbor_tasks.policy.handlers import Handler, Handlers, for_runtime
 from harbor_tasks.policy.matchers import covered, named, overlap, subsumed
 from harbor_tasks.policy.permissions import DEFAULT_MODE, RULES_OF, PermissionRules
-from harbor_tasks.policy.tools import CLAUDE_TOOLS, REACHING, Runtime
+from harbor_tasks.policy.tools import CLAUDE_TOOLS, CODEX_SEEN, CODEX_UNSEEN, REACHING, Runtime
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,8 +102,9 @@ def routes(
     """One route per tool and MCP server, those that are removed included.
 
     ``tools`` are those that the program offered; without them those that it has, as far as they reach something.
+    On Codex no handler guards a tool that its hooks are not known to see.
     """
-    rules = handlers.handlers if handlers else ()
+    rules = for_runtime(handlers, permits.runtime).handlers if handlers else ()
     removed = [rule for rule in permits.deny if rule in CLAUDE_TOOLS and permits.runtime != "codex"]
     names = dict.fromkeys((*(REACHING[permits.runtime] if tools is None else tools), *removed))
     found = [_of_tool(tool, rules, permits, offered=tools is not None) for tool in names]
@@ -137,13 +138,23 @@ def routes_table(found: Iterable[Route]) -> Table:
 
 
 def _of_tool(tool: str, rules: tuple[Handler, ...], permits: Permits, *, offered: bool) -> Route:
+    unseen = _unseen_by_codex(tool) if permits.runtime == "codex" else None
+    if unseen is not None:
+        return Route(tool, "unguarded", unseen)
     state, reason, at = _guard(tool, rules)
     permission, texts = _permission(tool, rules, permits)
-    if not offered and tool in _QUESTIONS and not any(named(tool, rule.patterns) for rule in rules):
+    if not offered and tool == "AskUserQuestion" and not any(named(tool, rule.patterns) for rule in rules):
         permission, texts = "removed", ("no handler answers it",)
     if permission == "removed":
         state, reason = "guarded", "it is not offered"
     return Route(tool, state, reason, at, permission, texts)
+
+
+def _unseen_by_codex(tool: str) -> str | None:
+    """Why no handler can guard it there, or None."""
+    if tool in CODEX_SEEN:
+        return None
+    return CODEX_UNSEEN.get(tool, "not known here: nothing has shown that a hook sees it")
 
 
 def _guard(tool: str, rules: tuple[Handler, ...]) -> tuple[State, str, int | None]:

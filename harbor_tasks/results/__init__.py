@@ -3,6 +3,6 @@
 - collect.py: its trials put together: rewards, judges, thresholds, the exit code
 - report.py: tables for a terminal, plain data, one HTML file
 - transcript.py, questions.py: what an agent did, and who answered what it asked
-- judges.py: `score`: model judges are asked about a finished job
+- judges.py, judge_files.py: `score`: model judges are asked about a finished job; what it takes of what is left there
 - freeze.py: answers of a model become those of the cases
 """

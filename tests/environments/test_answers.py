@@ -6,12 +6,14 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harbor_tasks.commands import app
 from harbor_tasks.endpoint import Endpoint, Replies, Reply, fails, uses
+from harbor_tasks.environments import plan
 from harbor_tasks.environments.base import RunOptions, read_job, read_trials
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.errors import AuthorError
@@ -264,10 +266,55 @@ def test_a_limit_must_be_one(author: Any, limit: float) -> None:
         author.run("replay", max_cost=limit)
 
 
-def test_where_all_trials_start_at_once_there_is_no_limit(author: Any) -> None:
+NO_QUESTIONS = {"match": "All", "patterns": ["WebFetch"]}
+PROMPT = {"name": "good", "prompt": "Is it good?", "feedback_type": "bool"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "spec", "handler", "options", "says"),
+    [
+        ("replay", {}, NO_QUESTIONS, (), "the agent replay takes no budget"),
+        ("claude-code", {}, NO_QUESTIONS, (), "set execution.max_budget_usd in eval.yaml"),
+        ("claude-code", {"max_budget_usd": 1}, {**NO_QUESTIONS, "patterns": ["AskUserQuestion"]}, (),
+         "a model may be asked for answers to questions"),
+        ("claude-code", {"max_budget_usd": 1, "judge": True}, NO_QUESTIONS, (), "asked for judge 'good'"),
+        ("claude-code", {"max_budget_usd": 1}, NO_QUESTIONS, ("--max-retries", "3"), "with --max-retries 3 it may run"),
+    ],
+)  # fmt: skip
+def test_where_all_trials_start_at_once_nothing_may_be_left_open(
+    author: Any, agent: str, spec: dict[str, Any], handler: dict[str, Any], options: tuple[str, ...], says: str
+) -> None:
+    author.spec["judges"] += [PROMPT] if spec.pop("judge", False) else []
+    author.spec["execution"].update(spec)
+    author.handlers(handler)
     author.case("a", replay=[])
-    with pytest.raises(AuthorError, match="Harbor takes all trials of a job at once"):
-        author.run("replay", environment="harbor", max_cost=1.0)
+    with pytest.raises(AuthorError, match="Harbor takes all trials of a job at once") as refused:
+        author.dry_run(agent=agent, environment="harbor", max_cost=1.0, harbor_options=options)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(("steps", "attempts", "limit"), [(0, 1, 1.0), (2, 2, 4.0)])
+def test_where_all_trials_start_at_once_their_budgets_are_summed(
+    author: Any, monkeypatch: pytest.MonkeyPatch, steps: int, attempts: int, limit: float
+) -> None:
+    """Before Harbor, which is not needed here, is told of any."""
+    harbor = SimpleNamespace(name="harbor", sealed=True, prepare=lambda: None, not_enforced=lambda: ())
+    monkeypatch.setattr(plan, "_environment", lambda *_: harbor)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
+    author.spec["models"] = {"skill": "claude-haiku-4-5"}
+    author.spec["execution"]["max_budget_usd"] = 0.5
+    if steps:
+        author.spec["execution"] |= {"steps": [{"id": f"s{n}", "prompt": "go"} for n in range(steps)]}
+        del author.spec["execution"]["prompt"]
+    for case in "ab":
+        author.case(case)
+    options = {"agent": "claude-code", "environment": "harbor", "attempts": attempts}
+    assert len(author.dry_run(**options, max_cost=limit).todo) == 2 * attempts
+    with pytest.raises(
+        AuthorError, match=f"{2 * attempts} of at most {0.5 * max(1, steps):g} USD each .*: {limit:g} USD"
+    ):
+        author.dry_run(**options, max_cost=limit - 0.01)
+    assert len(author.dry_run(**options, max_cost=limit / 2, cases=("a",)).todo) == attempts
 
 
 def test_a_trial_over_its_budget_is_said(asking: Any) -> None:

@@ -18,6 +18,8 @@ from harbor_tasks.environments.base import Stop
 from harbor_tasks.environments.contained import Ended, end_marked, run_contained
 
 ENV = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+PID_IS_THERE = "until [ -s pid ]; do sleep 0.05; done"
+WAITS = "echo $$ > pid; while :; do sleep 0.05; done"
 
 
 def run(
@@ -39,7 +41,18 @@ def alive(pid_file: Path) -> bool:
         return False
 
 
-def wait_for(path: Path, seconds: float = 10) -> None:
+PATIENCE = 60
+
+
+def patient_reaper(path: Path) -> Path:
+    """A watcher that gives what it has asked to end so long that no load makes a second request look slow."""
+    text = Path(contained.__file__).with_name("reaper.py").read_text()
+    assert text.count("GRACE = 2.0 ") == 1
+    path.write_text(text.replace("GRACE = 2.0 ", f"GRACE = {PATIENCE} "))
+    return path
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not (path.exists() and path.read_text().strip()):
         assert time.monotonic() < until, f"{path} was not written"
@@ -67,8 +80,8 @@ def test_a_death_by_signal_is_a_negative_code(tmp_path: Path) -> None:
     "escape",
     [
         "sleep 60 & echo $! > pid",
-        "setsid bash -c 'echo $$ > pid; exec sleep 60' & sleep 0.3",
-        "(setsid bash -c 'trap \"\" TERM HUP; echo $$ > pid; exec sleep 60' &) ; sleep 0.3",
+        f"setsid bash -c 'echo $$ > pid; exec sleep 60' & {PID_IS_THERE}",
+        f"(setsid bash -c 'trap \"\" TERM HUP; echo $$ > pid; exec sleep 60' &) ; {PID_IS_THERE}",
     ],
     ids=["background", "own-session", "orphan-that-ignores-signals"],
 )
@@ -82,26 +95,37 @@ def test_what_the_program_left_running_is_ended(tmp_path: Path, escape: str) -> 
 def test_a_program_that_keeps_forking_is_ended(tmp_path: Path) -> None:
     ended = run(tmp_path, "f() { (sleep 0.01; f) & }; f; f; sleep 0.2; echo $$ > pid")
     assert ended.exit_code == 0
-    assert ended.seconds < 10
+    assert ended.seconds < 20  # it would go on for ever
 
 
 def test_the_time_limit_asks_first_and_then_ends(tmp_path: Path) -> None:
-    ended = run(tmp_path, "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done", timeout=0.3)
+    ended = run(tmp_path, f"trap 'echo asked; exit 3' TERM; {WAITS}", timeout=3)  # by then it has its trap
     assert (ended.why, ended.exit_code) == ("timeout", 3)
     assert "asked" in (tmp_path / "out").read_text()
-    stubborn = run(tmp_path, "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done", timeout=0.3)
+    stubborn = run(tmp_path, f"trap '' TERM; {WAITS}", timeout=3)
     assert stubborn.why == "timeout"
     assert not alive(tmp_path / "pid")
-    assert stubborn.seconds < 6
+    assert stubborn.seconds < 30  # it would go on for ever
 
 
-def test_a_stop_ends_it_within_seconds_and_a_second_one_at_once(tmp_path: Path) -> None:
+def test_a_stop_ends_it_within_seconds_and_a_second_one_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contained, "_REAPER", patient_reaper(tmp_path / "reaper.py"))
     stop = Stop()
-    threading.Timer(0.4, stop.ask).start()
-    threading.Timer(0.6, stop.ask).start()
-    ended = run(tmp_path, "trap '' TERM; while :; do sleep 0.05; done", stop=stop)
+
+    def ask_twice() -> None:
+        wait_for(tmp_path / "pid")
+        stop.ask()
+        time.sleep(0.2)
+        stop.ask()
+
+    asking = threading.Thread(target=ask_twice)
+    asking.start()
+    ended = run(tmp_path, f"trap '' TERM; {WAITS}", timeout=90, stop=stop)
+    asking.join()
     assert ended.why == "stopped"
-    assert ended.seconds < 2  # less than the grace that the first alone would have given
+    assert ended.seconds < PATIENCE  # the grace that the first alone would have given
 
 
 def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +149,7 @@ def test_nothing_stays_when_the_caller_itself_is_killed(tmp_path: Path) -> None:
     wait_for(tmp_path / "pid")
     process.kill()
     process.wait()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while alive(tmp_path / "pid"):
         assert time.monotonic() < until, "the program outlived its caller"
         time.sleep(0.05)

@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from harbor_tasks.environments import contained
 from harbor_tasks.environments.base import Event, RunOptions, read_job, read_trials
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
+
+from .test_contained import PATIENCE, patient_reaper
 
 DONE = "echo yes > done.txt\n"
 
@@ -284,7 +287,9 @@ def test_a_listener_that_breaks_ends_the_job(author: Any) -> None:
 class Background:
     """A job in a process of its own, as a user runs it; every case's agent writes its process id and works on."""
 
-    def __init__(self, author: Any, cases: int = 3, parallel: int = 2, trap: str = "") -> None:
+    def __init__(
+        self, author: Any, cases: int = 3, parallel: int = 2, trap: str = "", reaper: Path = contained._REAPER
+    ) -> None:  # fmt: skip
         self.goes_on = author.folder / "goes-on"
         work = f"while [ ! -e {self.goes_on} ]; do sleep 0.05; done\n{DONE}"
         for number in range(cases):
@@ -292,9 +297,11 @@ class Background:
         code = f"""
             import sys
             from pathlib import Path
+            from harbor_tasks.environments import contained
             from harbor_tasks.environments.base import RunOptions
             from harbor_tasks.environments.jobs import run_job
             from harbor_tasks.errors import InterruptedRun
+            contained._REAPER = Path({str(reaper)!r})
             try:
                 options = RunOptions(agent="oracle", parallel={parallel}, jobs_dir=Path({str(author.jobs)!r}))
                 run_job(Path({str(author.build())!r}), options)
@@ -329,7 +336,7 @@ class Background:
         return said
 
     def nothing_runs(self) -> bool:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while any(running(pid) for pid in self.agents):
             if time.monotonic() > until:
                 return False
@@ -357,10 +364,11 @@ def test_an_interrupted_job_ends_its_trials_marks_them_and_leaves_nothing(author
 
 
 def test_a_second_interrupt_ends_at_once_what_does_not_want_to(author: Any) -> None:
-    job = Background(author, cases=1, parallel=1, trap="trap '' TERM INT HUP\n")
+    reaper = patient_reaper(author.folder / "reaper.py")
+    job = Background(author, cases=1, parallel=1, trap="trap '' TERM INT HUP\n", reaper=reaper)
     started = time.monotonic()
-    job.end(signal.SIGINT, signal.SIGINT, seconds=20)
-    assert time.monotonic() - started < 2  # the grace of the first alone is longer
+    job.end(signal.SIGINT, signal.SIGINT, seconds=PATIENCE)
+    assert time.monotonic() - started < PATIENCE  # the grace of the first alone is longer
     assert job.process.returncode == 130
     assert job.nothing_runs()
     assert list(author.scratch.iterdir()) == []

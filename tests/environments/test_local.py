@@ -242,7 +242,8 @@ def test_a_call_that_went_around_the_interceptor_voids_the_trial(author: Any) ->
 
 KILLER = """
 import os, signal, sys, time
-until = time.monotonic() + 15
+open("killer-is-there", "w").close()
+until = time.monotonic() + 60
 while time.monotonic() < until:
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
@@ -256,7 +257,8 @@ while time.monotonic() < until:
 
 def test_a_hook_that_was_killed_fails_open_and_voids_the_trial(author: Any) -> None:
     author.handlers(DENY_UPLOADS)
-    start = f"setsid python3 -I -S killer.py {author.jobs}/ > /dev/null 2>&1 & sleep 0.3"
+    ready = "until [ -e killer-is-there ]; do sleep 0.05; done"
+    start = f"setsid python3 -I -S killer.py {author.jobs}/ > /dev/null 2>&1 & {ready}"
     author.case(replay=[bash(start), *[bash(f"touch upload.{n}") for n in range(3)]], files__killer_py=KILLER)
     trial = author.run("replay").trial
     assert trial.error is not None

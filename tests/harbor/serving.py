@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -39,23 +40,40 @@ class Server:
 
     def start(self) -> Server:
         """Start it, and wait until it answers."""
-        self.port = self.port or free_port(self.host)
+        self.folder.mkdir(exist_ok=True)
+        if self.port:
+            assert self._starts(), self._said()
+            return self
+        for _ in range(5):  # until it has a free port another program may take it
+            self.port = free_port(self.host)
+            if self._starts():
+                return self
+            assert "address already in use" in self._said(), self._said()
+        raise AssertionError(self._said())
+
+    def _starts(self) -> bool:
+        """Does it come to answer on its port? Another server there does not take its key."""
         command: list[str | Path] = [
             self.harbor, "serve", "--host", self.host, "--port", str(self.port), "--data-dir", self.folder / "data"
         ]  # fmt: skip
         env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | OFFLINE
-        self.folder.mkdir(exist_ok=True)
         with (self.folder / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, env={**env, **self.env, "HARBOR_API_KEY": self.key}, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, cwd=self.folder,
             )  # fmt: skip
         until = time.monotonic() + 90
-        while not self.answers():
-            assert self.process.poll() is None, (self.folder / "serve.log").read_text()
+        while self.process.poll() is None:
+            if self.answers():
+                with contextlib.suppress(OSError):
+                    self.jobs("none")
+                    return True
             assert time.monotonic() < until, "harbor serve does not answer"
             time.sleep(0.2)
-        return self
+        return False
+
+    def _said(self) -> str:
+        return (self.folder / "serve.log").read_text()
 
     def answers(self) -> bool:
         """Does somebody listen there?"""

@@ -130,7 +130,7 @@ def test_rules_for_some_calls_stand_beside() -> None:
 
 def test_a_question_that_nobody_answers_is_not_offered_unless_the_program_did() -> None:
     assert one("AskUserQuestion", Permits()).said_of_permission == "removed: no handler answers it"
-    assert one("request_user_input", CODEX).permission == "removed"
+    assert one("request_user_input", CODEX).state == "unguarded"  # there it is offered, and says that it does not work
     (seen,) = routes(None, Permits(), ["AskUserQuestion"])
     assert (seen.state, seen.permission) == ("unguarded", "not pre-approved")
     answered = one("AskUserQuestion", Permits(mode="dontAsk"), Handler("m", ("AskUserQuestion",)))
@@ -143,9 +143,8 @@ def test_what_was_removed_stands_beside_what_was_offered() -> None:
 
 
 def test_codex_has_no_permission_rules() -> None:
-    assert {route.permission for route in routes(None, Permits(("Bash",), ("apply_patch",), runtime="codex"))} == {
-        "none", "removed",
-    }  # fmt: skip
+    permits = Permits(("Bash",), ("apply_patch",), runtime="codex")
+    assert {route.permission for route in routes(None, permits)} == {"none"}
 
 
 @pytest.mark.parametrize(
@@ -207,3 +206,22 @@ def test_tools_of_which_all_is_the_same_share_a_row() -> None:
     assert table.caption == (
         "only not pre-approved: no rule allows it, and in mode bypassPermissions it runs all the same"
     )
+
+
+def test_no_handler_guards_what_codex_tells_no_hook_of_or_what_is_not_known_there() -> None:
+    tools = ["Bash", "collaborationspawn_agent", "exec", "write_stdin", "web_search", "brand_new"]
+    found = {route.tool: route for route in routes(rules(Handler("m", ("*",))), CODEX, tools)}
+    states = {tool: route.state for tool, route in found.items()}
+    assert states == dict.fromkeys(tools, "unguarded") | {"Bash": "guarded", "collaborationspawn_agent": "guarded"}
+    assert "does nothing but call other tools" in found["exec"].reason
+    assert found["brand_new"].reason == "not known here: nothing has shown that a hook sees it"
+    assert routes(rules(Handler("m", ("*",))), Permits(), ["brand_new"])[0].state == "guarded"
+
+
+def test_routes_of_codex_go_by_its_own_names_and_have_no_permission_rules() -> None:
+    by_agent = rules(Handler("m", ("Agent",)))
+    denied = Permits(deny=("Bash", "mcp__shop"), runtime="codex")
+    assert {route.tool: route.state for route in routes(by_agent, denied, mcp_servers=["shop"])} == {
+        "Bash": "unguarded", "apply_patch": "unguarded", "request_user_input": "unguarded", "spawn_agent": "guarded",
+        "view_image": "unguarded", "mcp__shop__*": "unguarded",
+    }  # fmt: skip

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -48,25 +49,17 @@ def make_certificate(folder: Path, *names: str) -> Certificate:
     return made
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def docker_registry(
     folder: Path, *, htpasswd: bool = False, tls: Certificate | None = None, auth: Mapping[str, Any] | None = None,
     address: str = "127.0.0.1",
 ) -> Iterator[str]:  # fmt: skip
-    """The real program on a free port; its host and port."""
+    """The real program on a port that it takes itself; its host and port."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
     config: dict[str, Any] = {
-        "version": 0.1, "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "version": 0.1, "log": {"level": "info", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": f"{address}:{port}", "secret": secrets.token_hex(8)},
+        "http": {"addr": f"{address}:0", "secret": secrets.token_hex(8)},
     }  # fmt: skip
     if tls is not None:
         config["http"]["tls"] = {"certificate": str(tls.cert), "key": str(tls.key)}
@@ -80,22 +73,20 @@ def docker_registry(
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([program, "serve", str(folder / "config.yml")], stdout=log, stderr=log)
     try:
-        _wait_for((address, port), process, folder / "log")
-        yield f"{address}:{port}"
+        yield f"{address}:{_port_of(process, folder / 'log')}"
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_for(place: tuple[str, int], process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 20
+def _port_of(process: subprocess.Popen[bytes], log: Path) -> int:
+    """Where it says that it listens, once it does."""
+    until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
-        try:
-            socket.create_connection(place, 1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
+        found = re.search(r"listening on \S*:(\d+)", log.read_text())
+        if found is not None:
+            return int(found[1])
+        time.sleep(0.05)
     raise AssertionError(f"docker-registry does not start: {log.read_text()}")
 
 

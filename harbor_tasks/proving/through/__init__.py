@@ -14,6 +14,7 @@ stopped, or its time is up.
 - session.py: one run of a program, and what a program must tell of itself (`Subject`)
 - attacks.py: what is done to the hook of any program
 - claude_code.py, codex.py: the programs
+- programs.py: calls in programs that Codex has its newer models write
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from harbor_tasks.proving.here import ask_here
 from harbor_tasks.proving.through.claude_code import ClaudeCode
 from harbor_tasks.proving.through.codex import Codex
 from harbor_tasks.proving.through.passages import Passage, misses
-from harbor_tasks.proving.through.session import Session, Stage, Subject, by_env
+from harbor_tasks.proving.through.session import Session, Spot, Stage, Subject, by_env
 from harbor_tasks.tasks.manifest import BUILD_DIR, BuildManifest
 
 __all__ = ["AGENTS", "Passage", "Stage", "known", "misses", "require", "through"]
@@ -110,18 +111,18 @@ def through(
         )
     elif denied is not None and standard:
         stage.say(f"{what}, where a hook might not be asked: {denied.probe.name}")
-        again = [
-            replace(
-                denied,
-                id=spot.id,
-                expected="deny",
-                probe=replace(denied.probe, name=f"{denied.probe.name}: {spot.where}"),
-            )
-            for spot in subject.spots
-        ]
-        session = Session(subject, stage, again, subject.modes[0], denied.probe.env, elsewhere=True)
-        found += session.passages(dict.fromkeys((spot.id for spot in subject.spots), alone[denied.id]))
+        for mode in dict.fromkeys(spot.mode or subject.modes[0] for spot in subject.spots):
+            spots = [spot for spot in subject.spots if (spot.mode or subject.modes[0]) == mode]
+            again = [_in(spot, denied) for spot in spots]
+            session = Session(subject, stage, again, mode, denied.probe.env, elsewhere=True)
+            found += session.passages(dict.fromkeys((spot.id for spot in spots), alone[denied.id]))
     return found, tuple(offered)
+
+
+def _in(spot: Spot, denied: Forced) -> Forced:
+    """The denied call, to be made there."""
+    probe = replace(denied.probe, name=f"{denied.probe.name}: {spot.where}")
+    return replace(denied, id=spot.id, expected="deny", probe=probe)
 
 
 def _own(

@@ -18,6 +18,7 @@ from harbor_tasks.proving.calls import Forced
 from harbor_tasks.proving.through import attacks
 from harbor_tasks.proving.through.bench import Bench, Fixture
 from harbor_tasks.proving.through.passages import Refusal
+from harbor_tasks.proving.through.programs import Results
 from harbor_tasks.proving.through.session import NO_WAY_OUT, Spot
 from harbor_tasks.tasks.manifest import BuildManifest
 
@@ -101,7 +102,7 @@ class ClaudeCode:
     def __init__(self) -> None:
         self.keep: str = f": harbor-pack-{secrets.token_hex(8)}; "
 
-    def agent(self, manifest: BuildManifest, bench: Bench) -> Agent:
+    def agent(self, manifest: BuildManifest, bench: Bench, mode: str) -> Agent:  # noqa: ARG002 - the manifest has it
         """Claude Code with our prefix."""
         return InstrumentedClaudeCode(manifest, bench, self.keep)
 
@@ -131,7 +132,19 @@ class ClaudeCode:
             return True
         return not path.startswith(("/", "~")) and not os.path.normpath(path).startswith("..")
 
-    def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
+    def proposed(self, turn: Turn, mode: str) -> Turn:  # noqa: ARG002 - in all modes alike
+        """As it is."""
+        return turn
+
+    def told(self, results: Results) -> tuple[Results, tuple[str, ...]]:
+        """As it is."""
+        return results, ()
+
+    def logged(self, line: Mapping[str, Any], turns: Sequence[tuple[float, Call]]) -> str:  # noqa: ARG002 - ids are ours
+        """By the id that the call was proposed under."""
+        return str(line.get("tool_use_id"))
+
+    def elsewhere(self, calls: Sequence[Call], folder: Path, mode: str) -> Script:  # noqa: ARG002 - there is one
         """The calls in their places."""
         beside, moved, tampered, delegated, nested, *attacked = calls
 

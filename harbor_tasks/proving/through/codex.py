@@ -23,14 +23,20 @@ from harbor_tasks.endpoint import Call, Script, Turn
 from harbor_tasks.endpoint.codex_items import BLOCKED
 from harbor_tasks.errors import MachineError
 from harbor_tasks.proving.calls import Forced
-from harbor_tasks.proving.through import attacks
+from harbor_tasks.proving.through import attacks, programs
 from harbor_tasks.proving.through.bench import Bench, Fixture
 from harbor_tasks.proving.through.passages import Refusal
+from harbor_tasks.proving.through.programs import Results
 from harbor_tasks.proving.through.session import NO_WAY_OUT, Spot
 from harbor_tasks.tasks.manifest import BuildManifest
 from harbor_tasks.tasks.variant import MODELS
 
 NO_TOOL = "codex has no such tool"
+PLAIN, PROGRAMS = "no approvals", "in a program"
+WRITES_PROGRAMS = "gpt-6-sol"
+"""A model that the program has write programs, which call its tools."""
+GOES_ON = "toolu_where_0010"
+"""The call whose program goes on while the agent does."""
 _OWN = ("apply_patch", "view_image", "update_plan", "get_goal", "create_goal", "update_goal")
 _QUESTIONS = ("AskUserQuestion", "request_user_input")
 _SUBAGENTS = ("Agent", "Task", "spawn_agent")
@@ -75,9 +81,9 @@ esac
 class InstrumentedCodex(CodexAgent):
     """Codex whose commands are noted and not run."""
 
-    def __init__(self, manifest: BuildManifest, bench: Bench, keep: str) -> None:
+    def __init__(self, manifest: BuildManifest, bench: Bench, keep: str, mode: str) -> None:
         super().__init__(manifest)
-        self._bench, self._keep = bench, keep
+        self._bench, self._keep, self._mode = bench, keep, mode
 
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """Only bash has a file that it reads before each command."""
@@ -102,6 +108,8 @@ class InstrumentedCodex(CodexAgent):
 
     def _settings(self) -> dict[str, Any]:
         settings = super()._settings()
+        if self._mode == PROGRAMS:  # whatever the eval's model; for most it is always on
+            settings["features"]["code_mode"] = True
         if self._bench.marks is not None:
             settings["shell_environment_policy"]["set"] = {"BASH_ENV": str(self._bench.at / "start-up")}
         return settings
@@ -111,8 +119,8 @@ class Codex:
     """What a session must know of Codex."""
 
     name: str = "codex"
-    modes: tuple[str, ...] = ("no approvals",)
-    """It knows no other in which nobody is asked; the eval's hooks alone decide."""
+    modes: tuple[str, ...] = (PLAIN, PROGRAMS)
+    """Nobody is asked, the eval's hooks alone decide; newer models make their calls in programs."""
     samples: tuple[str, ...] = ()
     spots: tuple[Spot, ...] = (
         Spot("toolu_where_0001", "beside another call", ("toolu_prepare_0001",)),
@@ -122,18 +130,26 @@ class Codex:
         Spot("toolu_where_0005", "by a subagent, after settings were written", ("toolu_prepare_0012",),
              fails_open=True),  # which reads settings again
         *attacks.SPOTS,
+        Spot("toolu_where_0009", "in a program, beside another call", ("toolu_prepare_0001",), mode=PROGRAMS),
+        Spot(GOES_ON, "in a program that goes on by itself", mode=PROGRAMS),
+        Spot("toolu_where_0011", "in a subagent's program", ("toolu_prepare_0005",), mode=PROGRAMS),
+        Spot("toolu_where_0012", "in a program, after settings were written", ("toolu_prepare_0004",), mode=PROGRAMS),
+        Spot("toolu_where_0013", "in a subagent's program, after settings were written", ("toolu_prepare_0012",),
+             fails_open=True, mode=PROGRAMS),
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.keep: str = f": harbor-pack-{secrets.token_hex(8)}; "
 
-    def agent(self, manifest: BuildManifest, bench: Bench) -> Agent:
+    def agent(self, manifest: BuildManifest, bench: Bench, mode: str) -> Agent:
         """Codex with our start-up file."""
-        return InstrumentedCodex(manifest, bench, self.keep)
+        return InstrumentedCodex(manifest, bench, self.keep, mode)
 
-    def adapt(self, manifest: BuildManifest, mode: str) -> BuildManifest:  # noqa: ARG002 - there is one
+    def adapt(self, manifest: BuildManifest, mode: str) -> BuildManifest:
         """With a model, if the eval names none: the program's own choice might not be offered every tool by itself."""
         skill = manifest.models.skill or MODELS["codex"]
+        if mode == PROGRAMS and skill == MODELS["codex"]:
+            skill = WRITES_PROGRAMS
         return manifest.model_copy(update={"models": manifest.models.model_copy(update={"skill": skill})})
 
     def own(self, forced: Forced) -> Forced | str:
@@ -165,33 +181,55 @@ class Codex:
         paths += [str(given["path"])] if tool == "view_image" and "path" in given else []
         return not any(path.startswith(("/", "~")) or os.path.normpath(path).startswith("..") for path in paths)
 
-    def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
+    def proposed(self, turn: Turn, mode: str) -> Turn:
+        """One program for all calls of a message, where these can be in one."""
+        if mode != PROGRAMS or not turn.calls or not all(map(programs.nested, turn.calls)):
+            return turn
+        return Turn(turn.say, (programs.program(turn.calls, goes_on=any(one.id == GOES_ON for one in turn.calls)),))
+
+    def told(self, results: Results) -> tuple[Results, tuple[str, ...]]:
+        """What programs wrote, taken apart."""
+        return programs.told(results)
+
+    def logged(self, line: Mapping[str, Any], turns: Sequence[tuple[float, Call]]) -> str:
+        """By the id that it was proposed under, or by what it was and when."""
+        return programs.made(line, turns)
+
+    def elsewhere(self, calls: Sequence[Call], folder: Path, mode: str) -> Script:
         """The calls in their places."""
-        beside, moved, delegated, tampered, started, *attacked = calls
+        first, second = "Make the one call.", "Make one call, too."
 
         def bash(number: int, command: str) -> Call:
             return Call(f"toolu_prepare_{number:04d}", "Bash", {"command": self.keep + command})
 
-        first, second = "Make the one call.", "Make one call, too."
-
         def waits(number: int, file: str) -> Call:
             return bash(number, f"for i in $(seq 60); do [ ! -e {file} ] || break; sleep 0.5; done")
 
-        if moved.tool == "Bash":
-            moved = replace(moved, input={**moved.input, "workdir": "s"})
-        in_turn = (
-            bash(2, "mkdir s && cd s"), moved,
-            Call("toolu_prepare_0005", "Agent", {"prompt": first}), waits(6, "first-has-called"),
-            bash(4, attacks.helper(folder, "tamper.sh")), tampered,
-            Call("toolu_prepare_0012", "Agent", {"prompt": second}), waits(13, "second-has-called"),
-            *attacks.in_turn(attacked, folder, bash),
+        def one(*calls: Call) -> tuple[Turn, ...]:
+            return tuple(Turn(calls=(call,)) for call in calls)
+
+        if mode == PROGRAMS:
+            beside, alone, delegated, tampered, started = calls
+            before = (Turn(calls=(alone, bash(15, "touch program-has-called"))), *one(waits(16, "program-has-called")))
+            after: tuple[Turn, ...] = ()
+        else:
+            beside, moved, delegated, tampered, started, *attacked = calls
+            if moved.tool == "Bash":
+                moved = replace(moved, input={**moved.input, "workdir": "s"})
+            before = one(bash(2, "mkdir s && cd s"), moved)
+            after = one(*attacks.in_turn(attacked, folder, bash))
+        turns = (
+            Turn(calls=(bash(1, "true"), beside)), *before,
+            *one(Call("toolu_prepare_0005", "Agent", {"prompt": first}), waits(6, "first-has-called"),
+                 bash(4, attacks.helper(folder, "tamper.sh")), tampered,
+                 Call("toolu_prepare_0012", "Agent", {"prompt": second}), waits(13, "second-has-called")),
+            *after,
         )  # fmt: skip
-        turns = (Turn(calls=(bash(1, "true"), beside)), *(Turn(calls=(call,)) for call in in_turn))
         own = {
-            first: (delegated, bash(11, "touch first-has-called")),
-            second: (started, bash(14, "touch second-has-called")),
-        }  # fmt: skip
-        return Script(turns, {prompt: tuple(Turn(calls=(call,)) for call in calls) for prompt, calls in own.items()})
+            first: one(delegated, bash(11, "touch first-has-called")),
+            second: one(started, bash(14, "touch second-has-called")),
+        }
+        return Script(turns, own)
 
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
         """The scripts of the attacks, and a hook that can be caught."""

@@ -24,6 +24,7 @@ from harbor_tasks.proving.calls import SAME, Forced, Outcome
 from harbor_tasks.proving.sandbox import probe_build
 from harbor_tasks.proving.through.bench import Bench, Fixture, bench_for
 from harbor_tasks.proving.through.passages import Passage, Refusal, misses, notes
+from harbor_tasks.proving.through.programs import IDS, Results
 from harbor_tasks.tasks.manifest import BuildManifest, read_manifest
 
 TOO_LONG = "it took too long"
@@ -66,6 +67,8 @@ class Spot:
     """The call is not the program's own, but that of another one which the last of ``prepared`` starts."""
     told: str | None = None
     """The call whose result says how often the attack was tried."""
+    mode: str | None = None
+    """The mode in which it is; None: the first."""
 
 
 class Subject(Protocol):
@@ -81,7 +84,7 @@ class Subject(Protocol):
     keep: str
     """Commands that hold this text are run: they are the probes' own."""
 
-    def agent(self, manifest: BuildManifest, bench: Bench) -> Agent:
+    def agent(self, manifest: BuildManifest, bench: Bench, mode: str) -> Agent:
         """The agent; on this machine its tools note in ``bench.marks`` what they are asked for, and do nothing else.
 
         Commands go to the file ``commands``, each ended by a null byte.
@@ -99,8 +102,17 @@ class Subject(Protocol):
     def possible(self, forced: Forced) -> bool:
         """Whether the call can be made without reaching anything outside the workspace."""
 
-    def elsewhere(self, calls: Sequence[Call], folder: Path) -> Script:
-        """The calls in `spots`, in their order; ``folder`` is where commands find the helpers."""
+    def proposed(self, turn: Turn, mode: str) -> Turn:
+        """A message of the model's as it is in this mode; what its calls bring comes back by `told`."""
+
+    def told(self, results: Results) -> tuple[Results, tuple[str, ...]]:
+        """What the model read, by call, and the tools that it found by a call of theirs."""
+
+    def logged(self, line: Mapping[str, Any], turns: Sequence[tuple[float, Call]]) -> str:
+        """The id of the call that a line of the log is about; ``turns`` are the calls, and when they were proposed."""
+
+    def elsewhere(self, calls: Sequence[Call], folder: Path, mode: str) -> Script:
+        """The calls in the `spots` of this mode, in their order; ``folder`` is where commands find the helpers."""
 
     def elsewhere_fixture(self, fixture: Fixture) -> Fixture:
         """What that script needs of its bench: helpers, a hook that takes its time."""
@@ -127,17 +139,19 @@ class Subject(Protocol):
 class WatchedScript(Script):
     """A script that notes, when it is asked for a turn, what was read until then, and when it is answered."""
 
-    def __init__(self, script: Script, bench: Bench) -> None:
+    def __init__(self, script: Script, bench: Bench, subject: Subject, mode: str) -> None:
         super().__init__(script.main, script.subagents)
-        object.__setattr__(self, "watch", Watch(bench))
+        for name, value in (("watch", Watch(bench, subject)), ("mode", mode)):
+            object.__setattr__(self, name, value)
 
     watch: Watch
+    mode: str
 
     def answer(self, asked: Asked) -> Turn:
         """The next turn; everything that was done since the last one belongs to the last one's call."""
         turn = super().answer(asked)
         self.watch.note(asked, turn)
-        return turn
+        return self.watch.subject.proposed(turn, self.mode)
 
 
 @dataclass
@@ -145,8 +159,9 @@ class Watch:
     """What was done and read, by the id of the call."""
 
     bench: Bench
+    subject: Subject
     turns: list[tuple[float, Call]] = field(default_factory=list)
-    """When a turn was answered, and the last call in it."""
+    """Each call, and when it was proposed."""
     seen: tuple[int, int] = (0, 0)
     done: dict[str, list[Any]] = field(default_factory=dict)
     read: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -154,12 +169,12 @@ class Watch:
 
     def note(self, asked: Asked, turn: Turn) -> None:
         """A request of the program's, and what it is answered."""
-        self.read.update(asked.results)
-        self.offered.update(dict.fromkeys(asked.tools))
+        read, found = self.subject.told(asked.results)
+        self.read.update(read)
+        self.offered.update(dict.fromkeys((*asked.tools, *found)))
         if self.bench.marks is not None:
             self.settle(self.bench.marks)
-        if turn.calls:
-            self.turns.append((time.time(), turn.calls[-1]))
+        self.turns += [(time.time(), call) for call in turn.calls]
 
     def settle(self, place: Path) -> None:
         """What is new among the marks was done by the call at hand, or by the one at whose time it was noted.
@@ -193,9 +208,9 @@ class Session:
                 fixture = subject.elsewhere_fixture(fixture)
             manifest = subject.adapt(read_manifest(built), mode)
             bench.adapt(built, manifest, fixture)
-            plain = subject.elsewhere(self.calls, bench.at) if elsewhere else one_by_one(self.calls)
-            script = WatchedScript(plain, bench)
-            agent = subject.agent(read_manifest(built), bench)
+            plain = subject.elsewhere(self.calls, bench.at, mode) if elsewhere else one_by_one(self.calls)
+            script = WatchedScript(plain, bench, subject, mode)
+            agent = subject.agent(read_manifest(built), bench, mode)
             options = RunOptions(stage.environment, agent.name, jobs_dir=folder / "jobs", host=stage.options.host)
             try:
                 job = run_job(built, options, scripts=lambda _task, _step: script, agent=agent, on_event=stage.heard)
@@ -206,8 +221,9 @@ class Session:
                 raise MachineError(f"probes do not get through {agent.name}: {trial.error.message}")
             self.void = trial.error.message if trial.error is not None else ""
             place = trial_dir(job, trial.id)
-            self.log = {str(line.get("tool_use_id")): line for line in json_lines(place / "interceptions.jsonl")}
             self.watch = script.watch
+            lines = json_lines(place / "interceptions.jsonl")
+            self.log = {subject.logged(line, self.watch.turns): line for line in lines}
             self.watch.settle(place)
             self.written = self._written(place / "workspace")
         self.offered = self.watch.offered
@@ -264,7 +280,8 @@ class Session:
             )  # fmt: skip
         told = self.watch.read.get(spot.told or "", ("", True))
         tried = tuple(self.subject.read(told[0]).split("\n")[:1]) if not told[1] else ()
-        if spot.fails_open and not passage.ok and self.stage.environment == "local" and spot.id in self.void:
+        found = spot.id in self.void or (spot.mode is not None and f"({IDS}" in self.void)
+        if spot.fails_open and not passage.ok and self.stage.environment == "local" and found:
             note = "not held on this machine, and found afterwards: such a trial is void"
             return replace(passage, ok=True, verdict="found", notes=(note, *tried))
         return replace(passage, notes=(*passage.notes, *tried))
