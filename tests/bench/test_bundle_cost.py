@@ -1,6 +1,7 @@
 """What bundles cost: packing and unpacking beside `tar | zstd` and `skopeo copy`; ten thousand cases, build to pull.
 
-Needs tar, zstd and skopeo. Files lie in memory where the machine has room there: a disk would be measured else.
+Needs tar, zstd, skopeo and docker-registry. Files lie in memory where the machine has room there: a disk would be
+measured else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pytest
 
 from harbor_tasks.tasks.build import build
 
+from ..registry.kit import docker_registry
 from . import test_build_cost as cases_of
 
 LARGE_SHARE, SMALL_SHARE = 0.7, 0.3
@@ -45,6 +47,13 @@ READ = (
     HEAD + "import time\nfrom harbor_tasks.bundles import reader\nimport zstandard\nbegan = time.monotonic()\n"
     "unpack(Path(sys.argv[1]), Path(sys.argv[2]))\nprint(time.monotonic() - began)\n"
 )  # fmt: skip
+PUSH, PULL = (
+    "import sys\nfrom harbor_tasks.cli import answer\n" + code
+    for code in (
+        "sys.exit(answer(['push', sys.argv[1], sys.argv[2]]))",
+        "sys.exit(answer(['pull', sys.argv[1], '-o', sys.argv[2]]))",
+    )
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -58,7 +67,7 @@ def room() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _programs() -> None:
-    missing = [name for name in ("tar", "zstd", "skopeo") if shutil.which(name) is None]
+    missing = [name for name in ("tar", "zstd", "skopeo", "docker-registry") if shutil.which(name) is None]
     if missing:
         pytest.fail(f"the comparison needs {', '.join(missing)}: apt-get install {' '.join(missing)}")
 
@@ -159,18 +168,28 @@ def test_packing_and_unpacking_keep_up_with_plain_programs(
     assert unpacking >= share
 
 
-def test_ten_thousand_cases_take_flat_memory(room: Path) -> None:
+@pytest.fixture
+def registry(room: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The real one, on loopback, and nobody logged in."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(room))
+    with docker_registry(room / "registry") as host:
+        yield host
+
+
+def test_ten_thousand_cases_take_flat_memory(room: Path, registry: str) -> None:
     costs: dict[int, dict[str, cases_of.Cost]] = {}
     for count in (1000, 10_000):
         root = room / str(count)
         root.mkdir()
         cases_of.write_cases(root, count)
-        tasks, bundle, out = root / "tasks", root / "b.hpb", root / "out"
+        tasks, bundle, out, place = root / "tasks", root / "b.hpb", root / "out", Path(registry, f"cases:{count}")
         costs[count] = {
             "build": cases_of.measured(cases_of.BUILD, root, tasks),
             "bundle": cases_of.measured(HEAD + "pack(Path(sys.argv[1]), Path(sys.argv[2]), environ={})", tasks, bundle),
             "verify": cases_of.measured(HEAD + "inspect(Path(sys.argv[1]))", bundle),
             "unpack": cases_of.measured(READ, bundle, out),
+            "push": cases_of.measured(PUSH, bundle, place),
+            "pull": cases_of.measured(PULL, place, root / "pulled"),
             "dry run": cases_of.measured(
                 "import sys\nfrom harbor_tasks.cli import answer\n"
                 "sys.exit(answer(['run', sys.argv[1], '--dry-run', '--agent', 'replay']))", tasks
