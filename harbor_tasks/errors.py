@@ -6,12 +6,13 @@ Exit codes (DESIGN.md, Job): 130 interrupted; 2 the author's input; 3 this machi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "note"]
+"""A note is true of every rule of its kind, and nothing that could be mended: `--strict` lets it be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error or warning about the author's input.
+    """One error, warning or note about the author's input.
 
     ``message`` says what is wrong (lower case, no full stop), ``hint`` what to do. ``code`` is a stable word for
     programs (`--json`) and for tests.
@@ -83,6 +84,10 @@ class Problems:
         """Add a warning; ``line`` counts from 1."""
         self.add(Problem(message, Where(path, line, case), hint, "warning", code))
 
+    def note(self, message: str, path: Path | None = None, line: int | None = None, *, hint: str, code: str) -> None:
+        """Add a note; ``line`` counts from 1."""
+        self.add(Problem(message, Where(path, line), hint, "note", code))
+
     def add(self, problem: Problem) -> None:
         """Add a problem once: the same text at the same place is not said again."""
         self._items.setdefault(problem)
@@ -98,14 +103,19 @@ class Problems:
         return [p for p in self._items if p.level == "error"]
 
     @property
+    def notes(self) -> list[Problem]:
+        """What is good to know of rules that are as they should be."""
+        return [p for p in self._items if p.level == "note"]
+
+    @property
     def warnings(self) -> list[Problem]:
         """The problems that do not stop the command."""
         return [p for p in self._items if p.level == "warning"]
 
-    def strict(self, *codes: str, but: Collection[str] = ()) -> None:
-        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``; never one of ``but``."""
+    def strict(self, *codes: str) -> None:
+        """Turn warnings into errors (`--strict`): all, or those with one of ``codes``."""
         self._items = dict.fromkeys(
-            replace(p, level="error") if (not codes or p.code in codes) and p.code not in but else p
+            replace(p, level="error") if (not codes or p.code in codes) and p.level != "note" else p
             for p in self._items
         )
 

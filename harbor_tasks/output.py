@@ -26,8 +26,8 @@ def complain(text: str) -> None:
 
 
 def print_problems(problems: Iterable[Problem]) -> None:
-    """All problems, warnings first, so that what stops the command is read last; then their count."""
-    found = sorted(problems, key=lambda p: p.level == "error")
+    """All problems, notes first, so that what stops the command is read last; then the count of errors."""
+    found = sorted(problems, key=lambda p: ("note", "warning", "error").index(p.level))
     for problem in found:
         complain(f"{problem.level}: {problem}")
     errors = sum(p.level == "error" for p in found)

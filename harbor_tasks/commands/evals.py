@@ -59,8 +59,10 @@ def check(eval_path: EvalPath, case: Cases = None, strict: Strict = False, as_js
             from harbor_tasks.policy.routes import routes_table
 
             print_rich([routes_table(report.routes)])
-        print(f"{plural(report.cases, 'case')}, {plural(len(report.problems.errors), 'error')}, "
-              f"{plural(len(report.problems.warnings), 'warning')}")  # fmt: skip
+        found = report.problems
+        counts = {"case": report.cases, "error": len(found.errors), "warning": len(found.warnings)}
+        counts |= {"note": len(found.notes)} if found.notes else {}
+        print(", ".join(plural(count, word) for word, count in counts.items()))
     if report.problems.errors:
         raise typer.Exit(AuthorError.exit_code)
 

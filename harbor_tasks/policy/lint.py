@@ -23,9 +23,6 @@ from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.policy.shadows import shadow_on
 from harbor_tasks.resources import script_module
 
-#: Warnings that tell what a rule cannot do at all: no author can mend them, so `--strict` has to leave them alone.
-ADVICE_CODES = ("text-filter",)
-
 _DIGEST_LINE = re.compile(rb"^#\s*inputs\.tools: sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
 _EXCEPT = re.compile(r"\b(?:except|excluding|other than|apart from|but not|all but)\b", re.IGNORECASE)
 _EVALUATION = re.compile(
@@ -51,6 +48,11 @@ class Reporter:
         """A warning about the handler at this index."""
         path = self.h.source or self.ev.file
         self.problems.warn(f"{self.name(at)} {message}", path, self.h.handlers[at].line, hint=hint, code=code)
+
+    def note(self, at: int, message: str, hint: str, *, code: str) -> None:
+        """A note on the handler at this index."""
+        path = self.h.source or self.ev.file
+        self.problems.note(f"{self.name(at)} {message}", path, self.h.handlers[at].line, hint=hint, code=code)
 
 
 def lint(h: Handlers | None, ev: Eval, problems: Problems) -> None:
@@ -104,7 +106,7 @@ def _bash(report: Reporter, at: int, handler: Handler) -> None:
             "the same request"
         )
         hint = "what must not be reached should be out of reach: see sandbox.network, and leave credentials out"
-        report.warn(at, message, hint, code="text-filter")
+        report.note(at, message, hint, code="text-filter")
     for regex in handler.input_filters or ():
         if re.search(regex, "", re.IGNORECASE) and regex not in (".*", "^", ""):
             message = f"has a filter that every command hits: {regex!r} matches nothing at all too"

@@ -16,7 +16,6 @@ from pathlib import Path
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Problems, display_path
 from harbor_tasks.evalspec import Eval, list_cases, load_eval, read_case
 from harbor_tasks.evalspec.scan import warn_of_secrets
-from harbor_tasks.policy.lint import ADVICE_CODES
 from harbor_tasks.policy.permissions import permissions_of
 from harbor_tasks.policy.routes import Route, permits_of, routes
 from harbor_tasks.tasks.build import BuildReport, CheckReport, Matches
@@ -94,7 +93,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
         if selection.plan is not None and not problems.errors:
             report.routes = routes_of(selection.plan)
     if strict:
-        problems.strict(but=ADVICE_CODES)
+        problems.strict()
     return report
 
 
@@ -244,7 +243,7 @@ class _Build:
         for one in done:
             self.problems.extend(one.problems)
         if self.request.strict:
-            self.problems.strict(but=ADVICE_CODES)
+            self.problems.strict()
         self.problems.raise_errors()
         return done
 

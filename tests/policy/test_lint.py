@@ -14,11 +14,11 @@ MakeEval = Callable[..., Eval]
 
 
 def found(ev: Eval, code: str) -> list[Problem]:
-    """The warnings with this code."""
+    """The warnings and notes with this code."""
     problems = Problems()
     lint(handlers_of(ev, problems), ev, problems)
     assert not problems.errors, [str(p) for p in problems.errors]
-    return [problem for problem in problems.warnings if problem.code == code]
+    return [problem for problem in problems if problem.code == code]
 
 
 def file_of(*handlers: Mapping[str, object]) -> str:
@@ -72,6 +72,7 @@ def test_filters_of_bash_come_with_what_text_cannot_show_once_a_handler(make_eva
     (problem,) = found(ev, "text-filter")
     assert "sandbox.network" in str(problem)
     assert "credentials" in str(problem)
+    assert problem.level == "note"
 
 
 @pytest.mark.parametrize("regex", ["rm|", "(x)?"])

@@ -17,7 +17,7 @@ from harbor_tasks.errors import Level, Problem, Problems, Where
 from harbor_tasks.evalspec import Eval
 from harbor_tasks.evalspec.fields import folded
 from harbor_tasks.policy.handlers import Handler, Handlers
-from harbor_tasks.policy.lint import ADVICE_CODES, lint
+from harbor_tasks.policy.lint import lint
 from harbor_tasks.policy.matchers import covered, is_glob, named, overlap, squeezed, subsumed
 from harbor_tasks.policy.regex_timer import branch_texts
 from harbor_tasks.policy.regexes import regex_fault
@@ -222,7 +222,7 @@ def handler_faults(handlers: Handlers, ev: Eval, path: Path, proposed: Sequence[
     lines = {handlers.handlers[index].line for index in proposed}
     found = []
     for problem in problems:
-        if problem.where.path != path or problem.where.line not in lines or problem.code in ADVICE_CODES:
+        if problem.where.path != path or problem.where.line not in lines or problem.level == "note":
             continue
         refused = problem.code in _REFUSED
         found.append(replace(problem, where=Where(path), level="error" if refused else problem.level))
