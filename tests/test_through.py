@@ -202,10 +202,10 @@ def test_a_mode_that_asks_is_told_from_a_hook_that_denies(report: ProbeReport) -
 
 @pytest.mark.claude
 def test_the_routes_are_those_of_the_tools_that_the_program_offers(report: ProbeReport) -> None:
-    tools = {route.tool for route in report.routes}
-    assert {"Bash", "AskUserQuestion", "mcp__desk__*"} <= tools
-    assert "WebFetch" not in tools
-    assert "CronCreate" in tools  # of which nothing is known beforehand
+    found = {route.tool: route for route in report.routes}
+    assert {"Bash", "AskUserQuestion", "mcp__desk__*"} <= set(found)
+    assert (found["WebFetch"].permission, found["WebFetch"].also_by) == ("removed", ("Bash",))
+    assert "CronCreate" in found  # of which nothing is known beforehand
 
 
 @pytest.mark.claude

@@ -78,23 +78,7 @@ class ProbeReport:
         for row in self.rows:
             by_call.setdefault(row.call, []).append(row)
         if self.rows:
-            places = list(dict.fromkeys(row.environment for row in self.rows))
-            shown = ["got"] if len(places) == 1 else [f"{one}{'' if self.sealed.get(one) else ' *'}" for one in places]
-            table = Table("probe", "tool", "expected", *shown, "", "reason", title="probes", **style)
-            for rows in by_call.values():
-                got = {row.environment: row.got for row in rows}
-                ok = all(row.ok for row in rows)
-                why = "; ".join(miss for row in rows for miss in row.misses)
-                if ok and len(places) == 1:
-                    why = _short(rows[0].reason)
-                cells = (
-                    rows[0].name, rows[0].tool, rows[0].expected, *(got.get(place, "-") for place in places),
-                    "ok" if ok else "MISSED", why,
-                )  # fmt: skip
-                table.add_row(*map(printable, cells))
-            yield table
-            if len(places) > 1 and not all(map(self.sealed.get, places)):
-                yield "* not sealed"
+            yield from _probes(by_call.values(), self.sealed, style)
         else:
             yield "no probes: the eval names none under `probes`"
         for place in dict.fromkeys(seen.environment for seen in self.through):
@@ -114,6 +98,41 @@ class ProbeReport:
             found = sum(seen.verdict == "found" for seen in self.through)
             more = f", {found} not held but found" if found else ""
             yield f"{len(self.through)} calls through the agent program, {missed} missed{more}"
+
+
+def _probes(
+    calls: Iterable[list[ProbeRow]], sealed: Mapping[str, bool], style: dict[str, Any]
+) -> Iterator[Table | str]:
+    """The table of probes; with several environments there is no room for reasons, so what missed is said below."""
+    from rich.table import Table
+
+    found = list(calls)
+    places = list(dict.fromkeys(row.environment for rows in found for row in rows))
+    alone = len(places) == 1
+    table = Table(title="probes", **style)
+    for head in ("probe", "tool") if alone else ("probe, tool",):
+        table.add_column(head, overflow="fold")
+    names = ["got"] if alone else [f"{place}{'' if sealed.get(place) else ' *'}" for place in places]
+    for head in ("expected", *names, ""):
+        table.add_column(head, no_wrap=True)
+    if alone:
+        table.add_column("reason", overflow="fold")
+    below = []
+    for rows in found:
+        name, tool, ok = rows[0].name, rows[0].tool, all(row.ok for row in rows)
+        got = {row.environment: row.got for row in rows}
+        cells = [*((name, tool) if alone else (f"{name}\n{tool}",)), rows[0].expected]
+        cells += [*(got.get(place, "-") for place in places), "ok" if ok else "MISSED"]
+        misses = "; ".join(miss for row in rows for miss in row.misses)
+        if alone:
+            cells.append(_short(rows[0].reason) if ok else misses)
+        elif not ok:
+            below.append(f"{name}: {misses}")
+        table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in cells))
+    yield table
+    yield from below
+    if not alone and not all(map(sealed.get, places)):
+        yield "* not sealed"
 
 
 def _cells(seen: Passage) -> tuple[str, ...]:
