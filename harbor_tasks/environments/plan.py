@@ -8,7 +8,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +119,7 @@ def plan_job(
     ]
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
-        warnings += _changes(old, digests)
+        warnings += [*_changes(old, digests), *_added(old, manifest, options)]
     warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
     _check_max_cost(options)
     environment = _environment(options, source, manifest, caller, tasks, agent)
@@ -301,6 +302,19 @@ def _changes(job: Job, digests: Mapping[str, str]) -> list[str]:
         elif one.digest != digests[one.case_id]:
             found[one.case_id] = f"case {one.case_id} has changed since this job started: it is run again"
     return list(found.values())
+
+
+def _added(job: Job, manifest: BuildManifest, options: RunOptions) -> Iterator[str]:
+    """The cases that the eval has now and a job on all cases did not start with: nothing of the job will tell of them.
+
+    A job keeps the cases that it started with: with more of them its mean reward would be of something else.
+    """
+    known = {*options.cases, *(one.case_id for one in job.expected)}
+    folder = shlex.quote(display_path(options.resume)) if options.resume is not None else ""
+    for task in manifest.tasks if not job.cases else ():
+        if task.case_id not in known:
+            add = f"--case {shlex.quote(task.case_id)} --resume {folder} adds it to this job"
+            yield f"case {task.case_id} is none of this job's cases: it is left out; {add}, or start a new job"
 
 
 def _expected(job: str, task: TaskPart, attempt: int, digest: str) -> Expected:
