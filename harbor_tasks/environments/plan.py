@@ -144,7 +144,8 @@ def plan_job(
         _expected(job_id, task, attempt, digests[task.case_id]) for task in tasks for attempt in range(1, attempts + 1)
     )
     folder = (options.resume or folder or options.jobs_dir / job_id).absolute()
-    kept = {trial.id for trial in read_trials(folder) if _keeps(trial, agent)} if old is not None else set()
+    trials = read_trials(folder) if old is not None else []
+    kept = {trial.id for trial in trials if _keeps(trial, agent)}
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
@@ -160,6 +161,12 @@ def plan_job(
         one for one in expected if one.trial not in kept and (not options.cases or one.case_id in options.cases)
     )
     warnings += [f"case {case}: {lack}" for case, lack in lacking.items()]
+    again = {one.trial for one in todo}
+    warnings += [
+        f"case {trial.case_id}: {trial.error.message}: it is run again"
+        for trial in trials
+        if trial.id in again and trial.error is not None and trial.error.kind == "record"
+    ]
     parallel = max(1, min(options.parallel or manifest.execution.parallelism, len(todo)))
     return JobPlan(job, folder, source, manifest, environment, agent, todo, model, tuple(warnings), parallel)
 

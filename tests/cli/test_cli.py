@@ -20,6 +20,7 @@ import typer
 
 from harbor_tasks import commands
 from harbor_tasks.cli import answer
+from harbor_tasks.output import documents, print_json
 from harbor_tasks.resources import resource
 
 NOWHERE = "unix:///nowhere.sock"
@@ -49,6 +50,18 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Answer:
         return code, json.loads(out), err
 
     return run
+
+
+def test_the_document_is_json_whatever_numbers_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    documents.clear()
+    print_json({"a": [float("nan"), 1.5], "b": (float("-inf"), 10**400, True)})
+    documents.clear()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == {"a": [None, 1.5], "b": [None, 10**400, True]}
 
 
 def break_eval(eval_dir: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harbor_tasks.environments.costs import folder_spent
 from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.collect import collect_job, missing_steps
@@ -49,6 +50,37 @@ def test_a_trial_that_left_nothing_is_still_expected(job: JobFolder) -> None:
     assert (found.expected, found.scored, found.exit_code) == (2, 1, 1)
     assert [trial.status for trial in found.trials] == ["scored", "vanished"]
     assert found.faults == ("c2: vanished, the job expected it and it left nothing",)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "it is empty"),
+        ('{"id": "t0",\n', "it is not valid JSON: line 2 column 1"),
+        ("{}", "id: Field required"),
+        (("1.0", '"lots"'), "reward: Input should be a valid number"),
+        (("1.0", "NaN"), "NaN is no number that can be counted with"),
+        (("1.0", "-Infinity"), "-Infinity is no number that can be counted with"),
+        (("1.0", "1e999"), "1e999 is no number that can be counted with"),
+        (b"\xff{}", "it is not UTF-8"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_a_trial_whose_file_cannot_be_read_is_an_error_that_names_it(
+    job: JobFolder, content: str | bytes | tuple[str, str], why: str
+) -> None:
+    place = job.trial("c1", reward=1.0) / "trial.json"
+    if isinstance(content, tuple):
+        place.write_text(place.read_text().replace(*content))
+    else:
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+    found = collect_job(job.folder)
+    assert (found.scored, found.mean_reward, found.exit_code) == (0, None, 1)
+    [fault] = found.faults
+    assert fault.startswith(f"c1: record error: {place} cannot be read ({why}")
+    assert "\n" not in fault
+    json.dumps(job_json(found), allow_nan=False)
+    assert folder_spent(place.parent).usd is None
 
 
 def test_a_mean_beside_an_errored_trial_is_said_to_be_partial(job: JobFolder) -> None:
