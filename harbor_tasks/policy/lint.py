@@ -23,8 +23,9 @@ from harbor_tasks.policy.settings import runner_settings
 from harbor_tasks.policy.shadows import shadow_on
 from harbor_tasks.resources import script_module
 
-#: Warnings that tell what a rule cannot do at all: no author can mend them, so `--strict` has to leave them alone.
-ADVICE_CODES = ("text-filter",)
+#: Warnings that `--strict` has to leave alone: what a rule cannot do at all, which no author can mend, and that an eval
+#: has no judges, which one for its probes alone needs not.
+ADVICE_CODES = ("text-filter", "no-judges")
 
 _DIGEST_LINE = re.compile(rb"^#\s*inputs\.tools: sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
 _EXCEPT = re.compile(r"\b(?:except|excluding|other than|apart from|but not|all but)\b", re.IGNORECASE)

@@ -218,6 +218,51 @@ def test_a_threshold_on_a_judge_that_never_reported_is_missed(tmp_path: Path) ->
     assert found.faults == ("threshold ghost.min_mean 0 is missed: nothing was reported",)
 
 
+@pytest.mark.parametrize(
+    ("limits", "judges", "why"),
+    [
+        ({"max_error_rate": 1}, [judge("a", status="error")] * 2,
+         "it never reported: 2 of 2 trials brought no verdict of it; the faults of the trials, and of the judge"),
+        ({"max_error_rate": 1}, [judge("a", status="skipped"), judge("a", status="error")],
+         "it never reported: 1 of 1 trials brought no verdict of it"),
+        ({"min_mean": 0}, [judge("a", status="skipped")] * 2,
+         "it never reported: its `if` left it out of every trial; change its `if`, or remove the threshold"),
+        ({"min_pass_rate": 0.5}, [judge("a", 0.9)] * 2,
+         "its 2 verdicts are numbers, mean 0.9, and a number neither passes nor fails; use min_mean"),
+        ({"min_pass_rate": 0.5}, [judge("a", 0.9)], "its verdict is a number, mean 0.9, and a number neither"),
+        ({"min_pass_rate": 0.5}, [judge("a", False)], "it is 0"),
+        ({"min_mean": 0.95}, [judge("a", 0.9)], "it is 0.9"),
+        ({"max_error_rate": 0}, [judge("a", 0.9), judge("a", status="error")], "it is 0.5"),
+    ],
+)  # fmt: skip
+def test_why_a_threshold_is_missed(
+    tmp_path: Path, limits: dict[str, float], judges: list[dict[str, Any]], why: str
+) -> None:
+    job = with_manifest(tmp_path, judges=[{"name": "a"}], thresholds={"a": limits})
+    for number, one in enumerate(judges):
+        job.trial(f"c{number}", reward=1.0, judges=[one])
+    found = collect_job(job.folder)
+    [fault] = found.faults
+    [(limit, wanted)] = limits.items()
+    assert fault.startswith(f"threshold a.{limit} {wanted:g} is missed: {why}")
+    assert job_json(found)["faults"] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("judges", "why"),
+    [
+        ([], "the eval has no judges for it; add judges to eval.yaml, and start a new job"),
+        ([judge("a", status="skipped"), judge("b", status="skipped")],
+         "its judges were left out by their `if` (a, b); give the eval one that judges every case"),
+        ([judge("a", status="skipped"), judge("b", 0.5)],
+         "no judge that the reward counts reported (a was left out by `if`); see `reward` in eval.yaml"),
+    ],
+)  # fmt: skip
+def test_an_unjudged_trial_says_why_and_what_to_do(job: JobFolder, judges: list[dict[str, Any]], why: str) -> None:
+    job.trial(status="unjudged", judges=judges)
+    assert collect_job(job.folder).faults == (f"c1: unjudged, {why}",)
+
+
 def test_who_has_still_to_be_asked_is_no_error_and_keeps_a_threshold_open(tmp_path: Path) -> None:
     limits = {"min_mean": 3.0, "max_error_rate": 0}
     job = with_manifest(tmp_path, judges=[{"name": "a"}], thresholds={"a": limits})
