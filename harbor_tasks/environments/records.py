@@ -1,13 +1,16 @@
-"""Reads what a job or a trial wrote of itself, and says why when it cannot be read: a person may have edited it."""
+"""Reads what a job or a trial wrote of itself, and task.toml, and says why one cannot be read: was it edited?"""
 
 from __future__ import annotations
 
 import json
 import math
+import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+
+from harbor_tasks.errors import display_path
 
 _R = TypeVar("_R", bound=BaseModel)
 
@@ -42,3 +45,11 @@ def why_unreadable(error: Exception) -> str:
         first = error.errors(include_url=False, include_input=False)[0]
         return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
     return str(error)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a task.toml; OSError, or ValueError that names it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{display_path(path)} cannot be read ({error}); build the task again") from None

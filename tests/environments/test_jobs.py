@@ -189,6 +189,16 @@ def test_a_trial_whose_file_cannot_be_read_runs_again_and_it_is_said_why(author:
     )
 
 
+def test_a_broken_task_toml_is_named(author: Any) -> None:
+    author.case("a", solve=DONE)
+    path = author.build() / "a" / "task.toml"
+    path.write_text("[task\n")
+    trial = author.run_built(author.folder / "out").trial
+    assert trial.error.kind == "environment"
+    assert trial.error.message.startswith(f"{path} cannot be read (")
+    assert trial.error.message.endswith("); build the task again")
+
+
 def test_a_task_that_was_changed_runs_again_and_an_unchanged_one_does_not(author: Any) -> None:
     author.case("a", solve=DONE)
     author.case("b", solve=DONE)
