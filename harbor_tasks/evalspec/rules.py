@@ -203,7 +203,7 @@ def _judges(spec: EvalSpec, checked: Checked) -> None:
     names = [judge.name for judge in spec.judges]
     _unique(checked, names, "judges", "name", "judge name")
     for index, judge in enumerate(spec.judges):
-        at = ("judges", index)
+        at, before = ("judges", index), len(checked.problems.errors)
         if judge.name == "reward":
             checked.error(*at, "name", says="must not be 'reward', which is the name of the whole")
         if not checked.is_faulty(*at):
@@ -218,6 +218,9 @@ def _judges(spec: EvalSpec, checked: Checked) -> None:
         _judge_scale(judge, checked, at)
         if judge.step:
             _judge_step(judge.step, spec, checked, at)
+        if judge.check and len(checked.problems.errors) == before and code.returns_nothing(judge.check):
+            hint = "let it return True or False, a number, or one of them with a reason"
+            checked.error(*at, "check", says="never returns a verdict", hint=hint, code="python")
 
 
 def _judge_kind(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:

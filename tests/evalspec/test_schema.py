@@ -338,6 +338,28 @@ def test_all_errors_are_said_at_once_each_with_its_line(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "is_fine"),
+    [
+        ("outputs['files']", False),
+        ("x = 1\nassert x", False),
+        ("return", False),
+        ("yield True", False),
+        ("def own():\n    return True\nown()", False),
+        ("f = lambda: 1\nf()", False),
+        ("yield 1\nreturn True", False),
+        ("if outputs:\n\treturn True", True),
+        ("for f in outputs:\n    with f:\n        return 1, 'why'", True),
+        ("try:\n    pass\nfinally:\n    return 0", True),
+        ("def own():\n    yield 1\nreturn any(own())", True),
+        ("return any((yield_ for yield_ in outputs))", True),
+    ],
+)
+def test_a_check_that_never_returns_a_verdict_is_an_error(load: Load, body: str, is_fine: bool) -> None:
+    errors = load(judges=[{"name": "j", "check": body}]).errors
+    assert ["never returns a verdict" in error for error in errors] == ([] if is_fine else [True])
+
+
+@pytest.mark.parametrize(
     ("judge", "limits", "says"),
     [
         ({}, {"min_mean": 3}, "min_mean is 3, which can never be reached: the judge's scale ends at 1; lower it, or"),
