@@ -5,6 +5,7 @@ The commands themselves are in commands/. Nothing slow is imported before Ctrl-C
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Ended(BaseException):
@@ -92,7 +94,8 @@ def answer(arguments: Sequence[str]) -> int:
 
     documents.clear()
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()
     except AuthorError as error:
         print_problems(error.problems)
         return _stopped(arguments, error.exit_code, error.problems)
@@ -105,8 +108,27 @@ def answer(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:  # a file or folder of the user's that cannot be read or written
         text = f"{display_path(Path(error.filename))}: {error.strerror}" if error.filename else str(error)
+        if not error.filename and _output_is_lost(error.errno):
+            text = f"standard output cannot be written ({error.strerror}): what was to be printed is lost"
         complain(f"error: {text}")
         return _stopped(arguments, MachineError.exit_code, [_problem(text, "machine")])
+    return code
+
+
+def _output_is_lost(why: int | None) -> bool:
+    """Does standard output (a file on a full disk) take no more? It is let go then, so that nobody tries again.
+
+    What could not be written is forgotten by then: only another line tells.
+    """
+    if why not in _FULL:
+        return False
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -40,7 +41,20 @@ def print_json(data: object) -> None:
     if documents:
         return
     documents.append(data)
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    try:
+        text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # an agent's input, as its program wrote it, may hold what JSON does not have
+        text = json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    print(text)
+
+
+def _finite(data: Any) -> Any:
+    """The data with null for each number that is none (NaN) or has no end."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def warn(text: str) -> None:

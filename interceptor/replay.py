@@ -1118,15 +1118,19 @@ def entries_of(script: Any, step: str | None) -> list[dict[str, Any]]:
     return script
 
 
+ENTRY_KEYS = ("tool", "input", "id", "agent", "parallel")
+"""Of a recorded call."""
+
+
 def entry_error(entry: Any) -> str | None:
     """What is wrong with an entry of a script, or None."""
     if not isinstance(entry, dict):
         return "not a mapping"
     if "say" in entry:
         return None if isinstance(entry["say"], str) and len(entry) == 1 else "`say` is a text and stands alone"
-    unknown = sorted(set(entry) - {"tool", "input", "id", "agent", "parallel"})
+    unknown = sorted(set(entry) - set(ENTRY_KEYS))
     if unknown:
-        return "unknown key %s (tool, input, id, agent, parallel, or say)" % ", ".join(unknown)
+        return "unknown key %s (%s, or say)" % (", ".join(unknown), ", ".join(ENTRY_KEYS))
     if not isinstance(entry.get("parallel", False), bool):
         return "`parallel` must be true or false"
     if not isinstance(entry.get("tool"), str) or not entry["tool"]:

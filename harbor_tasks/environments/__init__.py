@@ -1,6 +1,6 @@
 """Where a trial runs, and the job that runs many of them.
 
-- base.py: the models of trials and jobs, their files, and the contract of an environment
+- base.py, records.py: the models of trials and jobs, their files, and the contract of an environment
 - sources.py, strangers.py: where the tasks come from, and what those of a bundle may not do here
 - plan.py: what a job will run, checked before it exists
 - jobs.py: a job: trials in parallel, interrupted, gone on with

@@ -22,15 +22,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from harbor_tasks.agents.base import Agent
 from harbor_tasks.environments.lock import is_running
+from harbor_tasks.environments.records import read_record, why_unreadable
 from harbor_tasks.environments.scripted import ScriptedModel
 from harbor_tasks.errors import AuthorError, MachineError, display_path
 
 TrialStatus = Literal["pending", "scored", "unjudged", "error", "interrupted", "vanished"]
-ErrorKind = Literal["agent", "environment", "verifier", "timeout", "tampered"]
+ErrorKind = Literal["agent", "environment", "verifier", "timeout", "tampered", "record"]
+"""``record``: its trial.json cannot be read, so that nothing is known of it; it is never written."""
 JobStatus = Literal["running", "finished", "interrupted", "partial"]
 """``partial``: it cost what it may, and trials were not started."""
 FINISHED: frozenset[TrialStatus] = frozenset({"scored", "unjudged"})
@@ -344,7 +346,8 @@ def read_trials(folder: Path) -> list[Trial]:
     """One trial for each expected one, in the order of job.json.
 
     One without a result is ``pending`` while the job runs, and when a partial job did not start it; else it was
-    ``interrupted`` with the job, or it ``vanished`` (DESIGN: counts as failed).
+    ``interrupted`` with the job, or it ``vanished`` (DESIGN: counts as failed). One whose trial.json cannot be read has
+    an error of the kind ``record``, which names the file.
     """
     job = read_job(folder)
     running = is_running(folder)
@@ -353,10 +356,14 @@ def read_trials(folder: Path) -> list[Trial]:
 
 def _read_trial(folder: Path, job: Job, wanted: Expected) -> Trial:
     path = trial_dir(folder, wanted.trial) / "trial.json"
+    blank = new_trial(wanted, job.agent, job.environment, sealed=job.sealed)
     try:
-        return Trial.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return new_trial(wanted, job.agent, job.environment, sealed=job.sealed)
+        return read_record(path, Trial)
+    except FileNotFoundError:
+        return blank
+    except (OSError, ValueError) as error:
+        message = f"{display_path(path)} cannot be read ({why_unreadable(error)})"
+        return blank.model_copy(update={"status": "error", "error": TrialError(kind="record", message=message)})
 
 
 def _settled(trial: Trial, job: Job, *, running: bool) -> Trial:
@@ -377,8 +384,8 @@ def new_trial(wanted: Expected, agent: str, environment: str, *, sealed: bool) -
 
 def _read(path: Path, model: type[_R], what: str) -> _R:
     try:
-        return model.model_validate_json(path.read_bytes())
+        return read_record(path, model)
     except OSError:
         raise AuthorError(f"{path.parent}: {what}") from None
-    except ValidationError as error:
-        raise AuthorError(f"{path}: cannot be read ({error.errors()[0]['msg']}); was it edited?") from None
+    except ValueError as error:
+        raise AuthorError(f"{path}: cannot be read ({why_unreadable(error)}); was it edited?") from None

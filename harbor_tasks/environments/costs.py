@@ -10,6 +10,7 @@ from typing import Any
 
 from harbor_tasks.environments.base import JudgeResult, Trial, trial_dir
 from harbor_tasks.environments.evidence import json_lines
+from harbor_tasks.environments.records import read_record
 from harbor_tasks.pricing import CACHE_READ, CACHE_WRITE, INPUT, KINDS, OUTPUT, cost_usd
 
 Usage = dict[str, int]
@@ -104,7 +105,7 @@ def all_judges(trial: Trial) -> Iterator[JudgeResult]:
 def folder_spent(folder: Path) -> Spent:
     """All that the trial of a folder cost, as far as it is known: an unfinished one has no trial.json to be trusted."""
     try:
-        trial = Trial.model_validate_json((folder / "trial.json").read_bytes())
+        trial = read_record(folder / "trial.json", Trial)
     except (OSError, ValueError):
         return NOTHING
     if not trial.tokens and trial.cost_usd is None:  # it, or the whole job, was ended before it could tell

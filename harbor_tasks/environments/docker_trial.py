@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import stat
 import tempfile
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from harbor_tasks.environments.docker_line import File, Line
 from harbor_tasks.environments.docker_network import check_network, close_names
 from harbor_tasks.environments.evidence import json_lines
 from harbor_tasks.environments.judge_model import judge_model
+from harbor_tasks.environments.records import read_toml
 from harbor_tasks.environments.selftest import SECONDS, SelfTestError, self_test
 from harbor_tasks.environments.staging import KEPT_BYTES, POLICY_FILES, mcp_config, not_kept, record_not_kept
 from harbor_tasks.environments.trial import Part, run_record
@@ -59,7 +59,7 @@ class DockerSandbox:
         self._workspace = manifest.sandbox.workdir
         self._sealed = manifest.sandbox.sealed
         self._user = AGENT if self._sealed else container.default_user()
-        self._toml = tomllib.loads((plan.task / "task.toml").read_text(encoding="utf-8"))
+        self._toml = read_toml(plan.task / "task.toml")
         self._logged = 0
         self.log = plan.folder / "interceptions.jsonl"
         self.settings: Mapping[str | None, dict[str, Any]] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +44,7 @@ from harbor_tasks.environments.harbor_guard import require_harmless
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND
 from harbor_tasks.environments.harbor_process import HarborRun, Run, compose_overlay
 from harbor_tasks.environments.harbor_results import HarborSandbox, HarborTrial
+from harbor_tasks.environments.records import read_toml
 from harbor_tasks.environments.scratch import scratch_folder
 from harbor_tasks.environments.scripted import KEY, ScriptedModel
 from harbor_tasks.environments.trial import Sandbox, TrialRun
@@ -353,7 +353,7 @@ def _model_name(model: str, provider: str) -> str:
 
 def _variables(task: Path) -> dict[str, str]:
     """The variables of a task's container, as task.toml has them: literals, or references to the caller's."""
-    toml = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))
+    toml = read_toml(task / "task.toml")
     found: dict[str, str] = toml["environment"].get("env", {})
     return found
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from harbor_tasks.environments.base import SandboxError, Stop, TrialPlan
 from harbor_tasks.environments.harbor_command import Harbor, last_lines
 from harbor_tasks.environments.harbor_results import HarborTrial, load, read_harbor_trial
 from harbor_tasks.environments.plan import task_digest
+from harbor_tasks.environments.records import read_toml
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.errors import display_path
 
@@ -205,7 +205,7 @@ class HarborRun(JobFolder):
 
 
 def _add_variables(path: Path, more: Mapping[str, str]) -> None:
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    data = read_toml(path)
     environment = data.setdefault("environment", {})
     environment["env"] = {**environment.get("env", {}), **more}
     for table in (data, *data.get("steps", [])):  # where a script stands in for the model, judges are not paid for

@@ -8,7 +8,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,7 +121,7 @@ def plan_job(
     ]
     if old is not None and options.resume is not None:
         require_same_eval(old, manifest.name, options.resume)
-        warnings += _changes(old, digests)
+        warnings += [*_changes(old, digests), *_added(old, manifest, options)]
     warnings += strangers.warnings(source, manifest, caller if options.server is None else {})
     _check_max_cost(options, manifest, agent)
     environment = _environment(options, source, manifest, caller, tasks, agent)
@@ -145,7 +146,8 @@ def plan_job(
         _expected(job_id, task, attempt, digests[task.case_id]) for task in tasks for attempt in range(1, attempts + 1)
     )
     folder = (options.resume or folder or options.jobs_dir / job_id).absolute()
-    kept = {trial.id for trial in read_trials(folder) if _keeps(trial, agent)} if old is not None else set()
+    trials = read_trials(folder) if old is not None else []
+    kept = {trial.id for trial in trials if _keeps(trial, agent)}
     unenforced = tuple(f"handler {h.match!r} (Bash without input_filters)" for h in manifest.handlers if not h.enforced)
     job = Job(
         id=job_id, name=manifest.name, source=str(source), agent=agent.name, environment=environment.name,
@@ -164,6 +166,12 @@ def plan_job(
         spent = (job_spent(folder).usd or 0) + job.earlier_usd if old is not None else 0.0
         _check_sum(options.max_cost, manifest, len(todo), spent)
     warnings += [f"case {case}: {lack}" for case, lack in lacking.items()]
+    again = {one.trial for one in todo}
+    warnings += [
+        f"case {trial.case_id}: {trial.error.message}: it is run again"
+        for trial in trials
+        if trial.id in again and trial.error is not None and trial.error.kind == "record"
+    ]
     parallel = max(1, min(options.parallel or manifest.execution.parallelism, len(todo)))
     return JobPlan(job, folder, source, manifest, environment, agent, todo, model, tuple(warnings), parallel)
 
@@ -334,6 +342,19 @@ def _changes(job: Job, digests: Mapping[str, str]) -> list[str]:
         elif one.digest != digests[one.case_id]:
             found[one.case_id] = f"case {one.case_id} has changed since this job started: it is run again"
     return list(found.values())
+
+
+def _added(job: Job, manifest: BuildManifest, options: RunOptions) -> Iterator[str]:
+    """The cases that the eval has now and a job on all cases did not start with: nothing of the job will tell of them.
+
+    A job keeps the cases that it started with: with more of them its mean reward would be of something else.
+    """
+    known = {*options.cases, *(one.case_id for one in job.expected)}
+    folder = shlex.quote(display_path(options.resume)) if options.resume is not None else ""
+    for task in manifest.tasks if not job.cases else ():
+        if task.case_id not in known:
+            add = f"--case {shlex.quote(task.case_id)} --resume {folder} adds it to this job"
+            yield f"case {task.case_id} is none of this job's cases: it is left out; {add}, or start a new job"
 
 
 def _expected(job: str, task: TaskPart, attempt: int, digest: str) -> Expected:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import shutil
 import stat
-import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -44,6 +43,7 @@ from harbor_tasks.environments.evidence import (
     keep_transcript,
     version_in,
 )
+from harbor_tasks.environments.records import read_toml
 from harbor_tasks.environments.scripted import REQUESTS
 from harbor_tasks.environments.staging import copy_tree, remove_tree
 from harbor_tasks.environments.verdict import Verdict, read_verdict
@@ -144,7 +144,7 @@ class TrialRun:
         write_record(self.plan.folder / "trial.json", self.blank)
         interrupted = False
         try:
-            self.toml = tomllib.loads((self.plan.task / "task.toml").read_text(encoding="utf-8"))
+            self.toml = read_toml(self.plan.task / "task.toml")
             with enter(self.warnings) as sandbox:
                 self._phases(sandbox)
         except InterruptedTrialError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _HEAD = "def judge(outputs, arguments, annotations):\n"
@@ -26,6 +27,25 @@ def body_faults(text: str) -> list[PythonFault]:
     # One space is enough to make it a body, and moves no line.
     indented = "".join(f" {line}" if line.strip() else line for line in body.splitlines(keepends=True))
     return _faults(_HEAD + indented, "exec", rows_above=1)
+
+
+def returns_nothing(text: str) -> bool:
+    """Whether a valid body can never return a value: it has no `return` of its own with one, or is a generator."""
+    body = textwrap.dedent(text.expandtabs(8) if "\t" in text else text)
+    indented = "".join(f" {line}" if line.strip() else line for line in body.splitlines(keepends=True))
+    own = list(_own_nodes(ast.parse(_HEAD + indented).body))
+    generates = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)
+    return generates or not any(isinstance(node, ast.Return) and node.value is not None for node in own)
+
+
+def _own_nodes(function: list[ast.stmt]) -> Iterator[ast.AST]:
+    """What stands in a function's body, without what stands in functions and classes in it."""
+    pending: list[ast.AST] = list(function[0].body) if isinstance(function[0], ast.FunctionDef) else []
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
 
 
 def expression_faults(text: str) -> list[PythonFault]:

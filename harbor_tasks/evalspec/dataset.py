@@ -29,7 +29,10 @@ _POLICY_FOLDERS = (".claude", ".codex")
 _OWN = frozenset({*INPUT_NAMES, ANSWERS, ANNOTATIONS, REPLAY, "files", "solution"})
 _NOT_FOR_THE_AGENT = (ANSWERS, ANNOTATIONS, REPLAY, "solution")
 _SIGNS_OF_A_CASE = frozenset({*_OWN, "answers.yml", "annotations.yml", "inputs.yaml", "Input.yaml"})
-_MISNAMED = {f"{name}.{end}": f"{name}.yaml" for name in ("answers", "annotations", "replay") for end in _OTHER_ENDS}
+_MISNAMED = {
+    **{f"{name}.{end}": f"{name}.yaml" for name in ("answers", "annotations", "replay") for end in _OTHER_ENDS},
+    **{f"{name}.{end}": f"{name}s.yaml" for name in ("answer", "annotation") for end in ("yaml", *_OTHER_ENDS)},
+}
 _HANDLERS = ("tool_handlers.yaml", "tool_handlers.yml", "tool_handlers.json")
 
 
@@ -194,7 +197,8 @@ def _data(file: Path, folder: CaseFolder, *, texts: bool = False) -> Document | 
     """The content of a data file of the case, which may be a link within the case only."""
     if not _is_file(file, folder):
         return None
-    return load_yaml(file, folder.problems, texts=texts, case=folder.case)
+    json_only = file.suffix == ".json"
+    return load_yaml(file, folder.problems, texts=texts, case=folder.case, json_only=json_only)
 
 
 def _is_file(file: Path, folder: CaseFolder) -> bool:

@@ -67,6 +67,7 @@ class Document:
 
 def load_yaml(
     path: Path, problems: Problems, *, texts: bool = False, text_under: tuple[str, ...] = (), case: str | None = None,
+    json_only: bool = False,
 ) -> Document | None:  # fmt: skip
     """Read a file; None when it cannot be used (the reason is in ``problems``). See `parse_yaml`."""
     try:
@@ -82,14 +83,14 @@ def load_yaml(
     except OSError as error:
         problems.error(f"cannot be read: {error.strerror or error}", path, case=case, code="unreadable")
         return None
-    return parse_yaml(content, path, problems, texts=texts, text_under=text_under, case=case)
+    return parse_yaml(content, path, problems, texts=texts, text_under=text_under, case=case, json_only=json_only)
 
 
 def parse_yaml(
     text: str | bytes, path: Path, problems: Problems, *, texts: bool = False, text_under: tuple[str, ...] = (),
-    case: str | None = None,
+    case: str | None = None, json_only: bool = False,
 ) -> Document | None:  # fmt: skip
-    """Read a text that came from ``path``: YAML, or JSON as a part of it.
+    """Read a text that came from ``path``: YAML, or JSON as a part of it; ``json_only``: JSON, or nothing at all.
 
     With ``texts`` every scalar is its source text ("" for an empty one); ``text_under`` names the keys below which that
     holds, as `("case_overrides", "probes.*.env")`. A document with duplicate keys is returned (the error is in
@@ -97,13 +98,15 @@ def parse_yaml(
     """
 
     faults: list[ReadError] = []
-    document = _read(text, path, Mode.under(text_under, texts=texts), faults)
+    document = _read(text, path, Mode.under(text_under, texts=texts), faults, json_only=json_only)
     for fault in faults:
         problems.error(fault.message, path, fault.line, case=case, hint=fault.hint, code=fault.code)
     return document
 
 
-def _read(text: str | bytes, path: Path, mode: Mode, faults: list[ReadError]) -> Document | None:
+def _read(
+    text: str | bytes, path: Path, mode: Mode, faults: list[ReadError], *, json_only: bool
+) -> Document | None:  # fmt: skip
     try:
         content = _decode(text)
     except ReadError as fault:
@@ -113,6 +116,10 @@ def _read(text: str | bytes, path: Path, mode: Mode, faults: list[ReadError]) ->
         data = _from_json(content, mode)
         if data is not _NOT_JSON:
             return Document(path, data, _PlacesInJson(content, path.name))
+    not_json = _json_fault(content) if json_only and content.strip() else None
+    if not_json is not None:
+        faults.append(not_json)
+        return None
     composer = Composer(content, path.name, mode)
     try:
         data = composer.compose()
@@ -193,6 +200,25 @@ def _from_json(text: str, mode: Mode) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(data):
         return _NOT_JSON
     return data if mode is Mode.TYPED else _in_mode(data, mode)
+
+
+def _json_fault(text: str) -> ReadError | None:
+    """Why a text is no JSON, which other readers of the file would not take for the same as we would; None when it is.
+
+    What else is wrong with it is found when it is read as YAML.
+    """
+    hint = "write it as JSON, or rename the file to input.yaml"
+    try:
+        json.loads(text, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        said = f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
+        return ReadError(f"is not valid JSON: {said}", error.lineno, hint, "json-syntax")
+    except _NotJsonError:
+        line = next(n for n, row in enumerate(text.split("\n"), 1) if re.search("NaN|Infinity", row))
+        return ReadError("is not valid JSON: it holds NaN or Infinity", line, hint, "json-syntax")
+    except (ValueError, RecursionError):
+        return None
+    return None
 
 
 def _too_deep(data: Any) -> bool:

@@ -40,6 +40,7 @@ def check_rules(spec: EvalSpec, checked: Checked) -> None:
     _judges(spec, checked)
     _reward(spec, checked)
     _thresholds(spec, checked)
+    _never_met(spec, checked)
     check_probes(spec.probes, checked)
     _bundle(spec, checked)
     if spec.sandbox.image and spec.sandbox.dockerfile:
@@ -216,7 +217,7 @@ def _judges(spec: EvalSpec, checked: Checked) -> None:
     names = [judge.name for judge in spec.judges]
     _unique(checked, names, "judges", "name", "judge name")
     for index, judge in enumerate(spec.judges):
-        at = ("judges", index)
+        at, before = ("judges", index), len(checked.problems.errors)
         if judge.name == "reward":
             checked.error(*at, "name", says="must not be 'reward', which is the name of the whole")
         if not checked.is_faulty(*at):
@@ -231,6 +232,9 @@ def _judges(spec: EvalSpec, checked: Checked) -> None:
         _judge_scale(judge, checked, at)
         if judge.step:
             _judge_step(judge.step, spec, checked, at)
+        if judge.check and len(checked.problems.errors) == before and code.returns_nothing(judge.check):
+            hint = "let it return True or False, a number, or one of them with a reason"
+            checked.error(*at, "check", says="never returns a verdict", hint=hint, code="python")
 
 
 def _judge_kind(judge: Judge, checked: Checked, at: tuple[Key, ...]) -> None:
@@ -317,6 +321,27 @@ def _thresholds(spec: EvalSpec, checked: Checked) -> None:
         if not unknown and not threshold.model_fields_set and not checked.is_faulty("thresholds", name):
             says = "must set one of min_mean, min_pass_rate, max_error_rate"
             checked.error("thresholds", name, says=says, hint="it would never be missed as it is")
+
+
+def _never_met(spec: EvalSpec, checked: Checked) -> None:
+    """Warn of limits that no verdict of their judge can keep."""
+    judges = {judge.name: (index, judge) for index, judge in enumerate(spec.judges)}
+    for name, threshold in spec.thresholds.items():
+        index, judge = judges.get(name, (None, None))
+        if judge is None or checked.is_faulty("judges", index or 0) or checked.is_faulty("thresholds", name):
+            continue
+        high = (judge.score_range or (0, 1))[1]
+        if threshold.min_mean is not None and threshold.min_mean > high:
+            says = f"is {threshold.min_mean:g}, which can never be reached: the judge's scale ends at {high:g}"
+            known = judge.score_range is not None or judge.feedback_type == "bool"
+            hint = "lower it" if known else "lower it, or set the judge's score_range, which is 0 to 1 without one"
+            checked.warn("thresholds", name, "min_mean", says=says, hint=hint, code="never-met")
+        number = judge.feedback_type in ("int", "float") or judge.score_range is not None
+        if threshold.min_pass_rate is not None and number:
+            why = "score_range" if judge.feedback_type is None else f"feedback_type: {judge.feedback_type}"
+            says = f"can never be met: a judge with {why} gives numbers, which neither pass nor fail"
+            hint = "use min_mean, or feedback_type: bool"
+            checked.warn("thresholds", name, "min_pass_rate", says=says, hint=hint, code="never-met")
 
 
 def check_probes(probes: Sequence[ProbeSpec], checked: Checked) -> None:

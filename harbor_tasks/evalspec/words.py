@@ -45,15 +45,19 @@ def syntax_words(error: yaml.MarkedYAMLError, form: str, lines: int) -> tuple[st
 
     Where the parser's words are not known they are passed on.
     """
-    mark = error.problem_mark or error.context_mark
-    line = None if mark is None else min(mark.line + 1, max(lines, 1))
+    line, context = (_line(mark, lines) for mark in (error.problem_mark or error.context_mark, error.context_mark))
     said = " ".join(part for part in (error.context, error.problem) if part)
     folded = (error.problem or said).lower()
     for words, message, hint in _WORDS:
         if words in folded or (words == "block scalar" and words in said.lower()):
-            start = line if error.context_mark is None else error.context_mark.line + 1
+            start = line if context is None else context
             if message in AT_START:
                 return f"is not valid {form}: {message}", start, hint
             where = f" (it starts on line {start})" if start != line else ""
             return f"is not valid {form}: {message}{where}", line, hint
     return f"is not valid {form}: {said or 'it cannot be read'}", line, ""
+
+
+def _line(mark: yaml.Mark | None, lines: int) -> int | None:
+    """The line of a mark, counted from 1; one past the last is where the text ends, which is on the last."""
+    return None if mark is None else min(mark.line + 1, max(lines, 1))

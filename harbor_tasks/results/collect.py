@@ -3,63 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harbor_tasks.environments.base import Job, JudgeResult, Trial, read_job, read_trials, trial_dir
+from harbor_tasks.environments.base import Job, Trial, read_job, read_trials, trial_dir
 from harbor_tasks.environments.costs import NOTHING, Spent, agent_spent, all_judges, hook_spent, judges_spent
 from harbor_tasks.errors import InterruptedRun, MachineError
 from harbor_tasks.results.questions import Answered, questions_of
+from harbor_tasks.results.thresholds import (
+    JudgeSummary,
+    ThresholdResult,
+    check_thresholds,
+    judge_summaries,
+    judges_of,
+    mean,
+)
 from harbor_tasks.results.transcript import Transcript, read_transcript
 
 FAULT = 1
 """Exit code: a trial errored, vanished or is unjudged, or a threshold was missed."""
 _SHOWN, _DEPTH = 200, 40
 """Of a rewritten field: characters that are shown; of an input: how deep it is kept."""
-
-
-@dataclass(frozen=True)
-class JudgeSummary:
-    """One judge over a job's trials, on its own scale (a boolean counts 1 or 0). Rates are shares, 0 to 1.
-
-    ``pending`` are the trials whose model has still to be asked; they are no part of a rate. ``errors`` are the other
-    trials without a result although the judge was not skipped: it failed, or its trial never came that far. None: there
-    was nothing to count.
-    """
-
-    name: str
-    trials: int
-    reported: int
-    skipped: int
-    pending: int
-    errors: int
-    mean: float | None
-    pass_rate: float | None
-    error_rate: float | None
-
-
-@dataclass(frozen=True)
-class ThresholdResult:
-    """One limit of a threshold and whether it was kept; ``actual`` is None when there is nothing to compare.
-
-    While verdicts are ``pending`` it is not met, whatever those are that came.
-    """
-
-    judge: str
-    limit: str
-    wanted: float
-    actual: float | None
-    met: bool
-    pending: int = 0
-
-    @property
-    def word(self) -> str:
-        """What became of it."""
-        return "met" if self.met else "not known yet" if self.pending else "missed"
 
 
 @dataclass(frozen=True)
@@ -180,7 +146,7 @@ def collect_job(folder: Path, faults: Iterable[str] = ()) -> JobSummary:
         job=job,
         tasks=tuple(_by_task(trials)),
         scored=len(rewards),
-        mean_reward=_mean(rewards),
+        mean_reward=mean(rewards),
         judges=judges,
         thresholds=thresholds,
         calls=tuple(calls),
@@ -203,46 +169,6 @@ def missing_steps(trial: Trial) -> tuple[str, ...]:
     return tuple(step.id for step in trial.steps if step.status != "scored" and (step.judges or not _ran(step.status)))
 
 
-def judges_of(trial: Trial) -> dict[str, JudgeResult]:
-    """Name → result of all judges of a trial, those of its steps included."""
-    return {judge.name: judge for judge in all_judges(trial)}
-
-
-def judge_summaries(manifest: Mapping[str, Any], trials: Iterable[Trial]) -> Iterator[JudgeSummary]:
-    """Each judge of the eval over all expected trials."""
-    results = [judges_of(trial) for trial in trials]
-    declared = [str(judge["name"]) for judge in manifest.get("judges") or []]
-    names = dict.fromkeys([*declared, *(name for found in results for name in found)])
-    for name in names:
-        found = [result[name] for result in results if name in result]
-        status = Counter(judge.status for judge in found)
-        values = [
-            float(judge.value) for judge in found if judge.status == "ok" and isinstance(judge.value, int | float)
-        ]
-        passed = [judge.passed for judge in found if judge.status == "ok" and judge.passed is not None]
-        counted = len(results) - status["skipped"] - status["pending"]
-        yield JudgeSummary(
-            name=name, trials=len(results), reported=status["ok"], skipped=status["skipped"],
-            pending=status["pending"], errors=counted - status["ok"], mean=_mean(values),
-            pass_rate=_mean([float(value) for value in passed]),
-            error_rate=(counted - status["ok"]) / counted if counted else None,
-        )  # fmt: skip
-
-
-def check_thresholds(thresholds: Mapping[str, Any], judges: Iterable[JudgeSummary]) -> Iterator[ThresholdResult]:
-    """Each limit against the judge's own scale; a judge that never reported keeps none."""
-    by_name = {judge.name: judge for judge in judges}
-    for name, limits in thresholds.items():
-        judge = by_name.get(name)
-        for limit, what in (("min_mean", "mean"), ("min_pass_rate", "pass_rate"), ("max_error_rate", "error_rate")):
-            wanted = limits.get(limit)
-            if wanted is not None:
-                actual: float | None = None if judge is None else getattr(judge, what)
-                pending = 0 if judge is None else judge.pending
-                met = judge is not None and judge.reported > 0 and not pending and _kept(limit, actual, wanted)
-                yield ThresholdResult(name, limit, wanted, actual, met, pending)
-
-
 def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[ThresholdResult]) -> Iterator[str]:
     """Everything that was asked for and did not happen, a line each."""
     if job.status == "interrupted":
@@ -250,11 +176,7 @@ def job_faults(job: Job, trials: Iterable[Trial], thresholds: Iterable[Threshold
     for trial in trials:
         if not is_scored(trial) and not (job.status == "partial" and trial.status == "pending"):
             yield f"{trial_label(trial)}: {outcome(trial)}"
-    for threshold in thresholds:
-        if not threshold.met:
-            was = "nothing was reported" if threshold.actual is None else f"it is {threshold.actual:.4g}"
-            was = f"{threshold.pending} pending" if threshold.pending else was
-            yield f"threshold {threshold.judge}.{threshold.limit} {threshold.wanted:g} is {threshold.word}: {was}"
+    yield from (str(threshold) for threshold in thresholds if not threshold.met)
     yield from job.errors
     if not job.expected:
         yield "the job has no trials"
@@ -270,13 +192,27 @@ def outcome(trial: Trial) -> str:
     if trial.error is not None and trial.status not in ("interrupted", "pending"):
         return f"{trial.error.kind} error: {trial.error.message}"
     details = {
-        "unjudged": f"unjudged, no verdict of {', '.join(trial.unjudged)}" if trial.unjudged else "unjudged",
+        "unjudged": f"unjudged, {_why_unjudged(trial)}",
         "vanished": "vanished, the job expected it and it left nothing",
         "interrupted": "interrupted",
         "pending": "not finished",
     }
     missing = f"; without a result: step {', '.join(missing_steps(trial))}" if missing_steps(trial) else ""
     return details.get(trial.status, f"{trial.status} without a reward") + missing
+
+
+def _why_unjudged(trial: Trial) -> str:
+    """Why there is no reward although nothing failed, and what to do."""
+    if trial.unjudged:  # what to do is said once for all trials: `score` asks them
+        return f"no verdict of {', '.join(trial.unjudged)}"
+    judges = list(all_judges(trial))
+    skipped = ", ".join(judge.name for judge in judges if judge.status == "skipped")
+    if not judges:
+        return "the eval has no judges for it; add judges to eval.yaml, and start a new job"
+    if skipped and all(judge.status == "skipped" for judge in judges):
+        return f"its judges were left out by their `if` ({skipped}); give the eval one that judges every case"
+    left = f" ({skipped} was left out by `if`)" if skipped else ""
+    return f"no judge that the reward counts reported{left}; see `reward` in eval.yaml"
 
 
 def exit_code(job: Job, trials: Iterable[Trial], faults: Iterable[str]) -> int:
@@ -352,24 +288,13 @@ def _ran(status: str) -> bool:
     return status in ("scored", "unjudged")
 
 
-def _kept(limit: str, actual: float | None, wanted: float) -> bool:
-    if actual is None:
-        return False
-    near = math.isclose(actual, wanted, rel_tol=1e-9, abs_tol=1e-12)
-    return near or (actual < wanted if limit.startswith("max_") else actual > wanted)
-
-
-def _mean(values: list[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
 def _by_task(trials: Iterable[Trial]) -> Iterator[TaskSummary]:
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(trial.task, []).append(trial)
     for task, found in groups.items():
         rewards = [trial.reward for trial in found if is_scored(trial) and trial.reward is not None]
-        yield TaskSummary(task, found[0].case_id, tuple(found), _mean(rewards))
+        yield TaskSummary(task, found[0].case_id, tuple(found), mean(rewards))
 
 
 def _read(folder: Path, trial: Trial) -> Transcript:

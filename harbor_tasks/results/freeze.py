@@ -112,8 +112,9 @@ def freeze(
     report = FreezeReport(job, ev.file, dry_run)
     by_case: dict[str, list[Answered]] = {}
     for trial in trials:
-        if trial.error is not None and trial.error.kind == "tampered":
-            report.warnings.append(f"case {trial.case_id} (attempt {trial.attempt}): left out, the trial is void")
+        if trial.error is not None and trial.error.kind in ("tampered", "record"):  # an unreadable one may be void too
+            why = "the trial is void" if trial.error.kind == "tampered" else trial.error.message
+            report.warnings.append(f"case {trial.case_id} (attempt {trial.attempt}): left out, {why}")
             continue
         log = json_lines(trial_dir(job, trial.id) / "interceptions.jsonl")
         by_case.setdefault(trial.case_id, []).extend(questions_of(trial, log))

@@ -171,6 +171,8 @@ def _parts(folder: Path, job: Job, trials: Iterable[Trial], refused: list[str]) 
     """
     has_models = any(judge["kind"] == "prompt" for judge in job.manifest.get("judges") or [])
     for trial in trials:
+        if has_models and trial.error is not None and trial.error.kind == "record":
+            refused.append(f"{trial_label(trial)}: model judges were not asked: {trial.error.message}")
         if not has_models or trial.status not in _RAN or _is_void(trial):
             continue
         try:
@@ -185,7 +187,8 @@ def _parts(folder: Path, job: Job, trials: Iterable[Trial], refused: list[str]) 
 
 
 def _is_void(trial: Trial) -> bool:
-    return trial.error is not None and trial.error.kind == "tampered"
+    """Must it not count, or is what it left not to be written over?"""
+    return trial.error is not None and trial.error.kind in ("tampered", "record")
 
 
 def _places(folder: Path, trial: Trial) -> list[tuple[str | None, Path]]:

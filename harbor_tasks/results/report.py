@@ -27,14 +27,13 @@ from harbor_tasks.results.collect import (
     Costs,
     Intercepted,
     JobSummary,
-    JudgeSummary,
     collect_job,
-    judges_of,
     missing_steps,
     outcome,
     trial_label,
 )
 from harbor_tasks.results.questions import WORDS, question_table
+from harbor_tasks.results.thresholds import JudgeSummary, judges_of
 
 MAX_CALLS = 200
 """Rows of the table of calls in a terminal; `--json` and the page have all."""
@@ -108,7 +107,7 @@ def job_json(summary: JobSummary) -> dict[str, Any]:
             for task in summary.tasks
         ],
         "judges": [dataclasses.asdict(judge) for judge in summary.judges],
-        "thresholds": [dataclasses.asdict(threshold) for threshold in summary.thresholds],
+        "thresholds": [threshold.as_json() for threshold in summary.thresholds],
         "calls": [dataclasses.asdict(call) for call in summary.calls],
         "questions": [dataclasses.asdict(question) for question in summary.questions],
         "answers": {WORDS[tier]: sum(one.tier == tier for one in summary.questions) for tier in WORDS},

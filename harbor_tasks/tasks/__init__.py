@@ -12,7 +12,7 @@ In the order of the way:
 - sealing.py: what `setup` writes when it seals a sandbox
 - judging.py, judge_modules.py, judge_prompts.py: what the verifier gets to know
 - staging_hooks.py: commands that prepare workspaces, run at build
-- render.py, workspace.py: the files of one task, and which of them a case may bring
+- render.py, workspace.py: the files of one task, and which of them a case may bring; recorded.py: its recorded calls
 - templates.py, template_cost.py: the author's templates and our own
 - task_toml.py, names.py: task.toml, and names that are safe everywhere
 - plan.py, tree.py: files as data, and those below a folder, by the rules for all that is packed

@@ -87,6 +87,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     report = CheckReport(problems)
     if selection is not None:
         read_cases(selection, problems)
+        _warn_of_no_judges(selection.ev, problems)
         report.matches = matches_of(selection.plan)
         report.cases = len(selection.cases)
         report.not_packed = selection.ev.not_packed
@@ -95,6 +96,14 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     if strict:
         problems.strict()
     return report
+
+
+def _warn_of_no_judges(ev: Eval, problems: Problems) -> None:
+    """An eval may be there for its probes alone, so that this is advice; what `run` will say should be no surprise."""
+    if not ev.spec.judges and not ev.is_faulty("judges"):
+        message = "the eval has no judges: its trials end unjudged, and `run` with exit code 1"
+        hint = "say in `judges` what a good result is"
+        problems.note(message, ev.file, ev.line("judges"), hint=hint, code="no-judges")
 
 
 def read_eval(

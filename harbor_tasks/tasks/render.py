@@ -15,13 +15,13 @@ from typing import Any
 
 from harbor_tasks.errors import Problems
 from harbor_tasks.evalspec import Case, CaseFile, env_references, load_yaml
-from harbor_tasks.resources import script_module
 from harbor_tasks.tasks.conformance import faults_of
 from harbor_tasks.tasks.eval_plan import EvalPlan, Instruction, for_each_step
 from harbor_tasks.tasks.interception import interception_files
 from harbor_tasks.tasks.judge_prompts import check_case
 from harbor_tasks.tasks.judging import judges_config
 from harbor_tasks.tasks.plan import FILES, TaskFile, TaskName, TaskPlan, digest_of, made, sha256_of
+from harbor_tasks.tasks.recorded import script_of
 from harbor_tasks.tasks.skills import report_missing
 from harbor_tasks.tasks.task_toml import NotWritableError, has_step_env, step_settings
 from harbor_tasks.tasks.templates import render_arguments, render_task_file
@@ -186,20 +186,7 @@ class _Task:
         document = None if path is None else load_yaml(path, self.problems, case=self.case.id)
         if path is None or document is None:
             return None
-        data = document.data
-        if steps:
-            known = isinstance(data, dict) and set(data) == {"steps"} and isinstance(data["steps"], dict)
-            if not known or not set(data["steps"]) <= set(steps):
-                message = f"must be {{steps: {{id: [calls]}}}} with the steps {', '.join(steps)}"
-                self.problems.error(message, path, case=self.case.id, code="replay")
-                return None
-        scripts = list(data["steps"].values()) if steps else [data]
-        faults = [fault for entries in scripts for fault in replay_faults(entries)]
-        for fault in faults:
-            self.problems.error(fault, path, case=self.case.id, code="replay")
-        if faults:
-            return None
-        return data["steps"] if steps else data
+        return script_of(document, steps, self.problems, self.case.id)
 
     def _not_harborignore(self, file: CaseFile) -> None:
         if file.path.endswith(".harborignore"):
@@ -234,18 +221,6 @@ class _Task:
 
     def _unreadable(self, path: Path, error: OSError) -> None:
         self.problems.error(f"cannot be read ({error.strerror})", path, case=self.case.id, code="not-packable")
-
-
-def replay_faults(entries: Any) -> Iterator[str]:
-    """What the replay agent would refuse of a list of recorded calls."""
-    if not isinstance(entries, list):
-        yield "must be a list of calls"
-        return
-    fault_of = script_module("replay").entry_error
-    for number, entry in enumerate(entries, 1):
-        fault = fault_of(entry)
-        if fault:
-            yield f"entry {number}: {fault}"
 
 
 def yaml_text(data: list[Any]) -> str:

@@ -16,11 +16,11 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from harbor_tasks.errors import Problems
+from harbor_tasks.errors import Problem, Problems, Where
 from harbor_tasks.evalspec import Case, Eval
 from harbor_tasks.evalspec.schema import HookCommand
 from harbor_tasks.tasks.plan import TaskFile
@@ -29,6 +29,7 @@ from harbor_tasks.tasks.tree import collect
 SHOWN_CHARACTERS = 2000
 _KEPT_BYTES = 64 << 10
 _GRACE_SECONDS = 2.0
+_STAY = "let it change only what lies in its own folder"
 When = Literal["before_all", "before_each"]
 
 
@@ -53,11 +54,18 @@ def run_before_all(ev: Eval, folder: Path, problems: Problems) -> None:
 
 def staged_workspace(ev: Eval, case: Case, ground: Path, folder: Path, problems: Problems) -> list[TaskFile] | None:
     """Prepare a case's workspace in ``folder``, which is made; its files, or None when a command failed."""
+    if not _is_there(ground):
+        when: When = "before_each" if ev.spec.hooks.before_each else "before_all"
+        message = f"hooks.{when} removed a folder of the build, outside the one that it ran in"
+        problems.error(message, ev.file, ev.line("hooks", when), case=case.id, hint=_STAY, code="hook-clash")
+        return None
     try:
         shutil.copytree(ground, folder, symlinks=True)
     except shutil.Error as error:
         for source, _target, why in error.args[0]:
-            message = f"hooks.before_all made {Path(source).relative_to(ground)}, which cannot be copied ({why})"
+            path = Path(source).relative_to(ground)
+            said = str(why).replace(str(source), str(path))  # the folder is gone when this is read
+            message = f"hooks.before_all made {path}, which cannot be copied ({said})"
             line = ev.line("hooks", "before_all")
             problems.error(message, ev.file, line, hint="only files and folders can be packed", code="hook-clash")
         return None
@@ -74,7 +82,24 @@ def staged_workspace(ev: Eval, case: Case, ground: Path, folder: Path, problems:
             return None
     if not _run_all(ev, "before_each", ev.spec.hooks.before_each, folder, problems, case=case.id):
         return None
-    return collect(folder, problems, case=case.id)
+    found = Problems()
+    files = collect(folder, found, case=case.id)
+    problems.extend(_of_commands(ev, problem, ground, folder) for problem in found)
+    return files
+
+
+def _of_commands(ev: Eval, problem: Problem, ground: Path, folder: Path) -> Problem:
+    """A problem of a workspace in the author's words: the command that made the file, not a folder that will be gone.
+
+    What the case itself brings was checked before it came here.
+    """
+    assert problem.where.path is not None
+    path = problem.where.path.relative_to(folder)
+    when = "before_all" if os.path.lexists(ground / path) else "before_each"
+    commands = ev.spec.hooks.before_all if when == "before_all" else ev.spec.hooks.before_each
+    line = ev.line("hooks", when, 0) if len(commands) == 1 else ev.line("hooks", when)
+    case = None if when == "before_all" else problem.where.case  # one error for all cases
+    return replace(problem, message=f"hooks.{when} made {path}: {problem.message}", where=Where(ev.file, line, case))
 
 
 def _run_all(
@@ -83,18 +108,26 @@ def _run_all(
     """Run commands one after the other; False when one failed that may not."""
     for index, hook in enumerate(commands):
         outcome = run_command(hook.command, folder, hook.timeout, {"AGENT_EVAL_PROJECT_ROOT": str(ev.project)})
+        line = ev.line("hooks", when, index)
+        if not _is_there(folder):
+            message = f"hooks.{when}[{index}] removed the folder that it ran in"
+            problems.error(message, ev.file, line, case=case, hint=_STAY, code="hook-clash")
+            return False
         if outcome.code == 0:
             continue
         ended = f"took longer than {hook.timeout} s" if outcome.code is None else f"ended with exit code {outcome.code}"
         message = f"hooks.{when}[{index}] {ended}"
         if outcome.tail:
             message += f"; its last output:\n{outcome.tail}"
-        line = ev.line("hooks", when, index)
         if hook.on_failure == "fail":
             problems.error(message, ev.file, line, case=case, code="hook-failed")
             return False
         problems.warn(message, ev.file, line, case=case, code="hook-failed")
     return True
+
+
+def _is_there(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def run_command(command: str, folder: Path, timeout: float, more_env: dict[str, str]) -> Outcome:

@@ -20,6 +20,7 @@ import typer
 
 from harbor_tasks import commands
 from harbor_tasks.cli import answer
+from harbor_tasks.output import documents, print_json
 from harbor_tasks.resources import resource
 
 NOWHERE = "unix:///nowhere.sock"
@@ -49,6 +50,30 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Answer:
         return code, json.loads(out), err
 
     return run
+
+
+def test_the_document_is_json_whatever_numbers_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    documents.clear()
+    print_json({"a": [float("nan"), 1.5], "b": (float("-inf"), 10**400, True)})
+    documents.clear()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == {"a": [None, 1.5], "b": [None, 10**400, True]}
+
+
+@pytest.mark.parametrize("arguments", [["check", "e"], ["check", "e", "--json"], ["--help"]], ids=" ".join)
+def test_output_that_cannot_be_written_is_named(eval_dir: Path, arguments: list[str]) -> None:
+    assert eval_dir.is_dir()
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "harbor_tasks.cli", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "error: standard output cannot be written (No space left on device): what was to be printed is lost"
+    )
 
 
 def break_eval(eval_dir: Path) -> None:

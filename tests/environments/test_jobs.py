@@ -174,6 +174,34 @@ def test_a_job_is_gone_on_with_where_it_has_no_result(author: Any) -> None:
     assert second.job.created == first.job.created
 
 
+def test_a_trial_whose_file_cannot_be_read_runs_again_and_it_is_said_why(author: Any) -> None:
+    author.case("a", solve=DONE)
+    author.case("b", solve=DONE)
+    first = author.run()
+    paths = {trial.case_id: first.folder / "trials" / trial.id / "trial.json" for trial in first.trials}
+    paths["a"].write_text(paths["a"].read_text().replace('"reward": 1.0', '"reward": NaN'))
+    paths["b"].write_text("")
+    assert [trial.error.kind for trial in first.trials] == ["record", "record"]
+    again = author.run(resume=first.folder, cases=("a",))
+    said = [event.text for event in again.events if event.kind == "warning" and "run again" in event.text]
+    why = "NaN is no number that can be counted with"
+    assert said == [f"case a: {paths['a']} cannot be read ({why}): it is run again"]
+    assert [(trial.case_id, trial.reward) for trial in again.trials] == [("a", 1), ("b", None)]
+    assert author.dry_run(resume=first.folder).warnings == (
+        f"case b: {paths['b']} cannot be read (it is empty): it is run again",
+    )
+
+
+def test_a_broken_task_toml_is_named(author: Any) -> None:
+    author.case("a", solve=DONE)
+    path = author.build() / "a" / "task.toml"
+    path.write_text("[task\n")
+    trial = author.run_built(author.folder / "out").trial
+    assert trial.error.kind == "environment"
+    assert trial.error.message.startswith(f"{path} cannot be read (")
+    assert trial.error.message.endswith("); build the task again")
+
+
 def test_a_task_that_was_changed_runs_again_and_an_unchanged_one_does_not(author: Any) -> None:
     author.case("a", solve=DONE)
     author.case("b", solve=DONE)

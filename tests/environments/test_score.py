@@ -43,6 +43,7 @@ from harbor_tasks.tasks.manifest import read_manifest
 from tests.environments.conftest import Author
 from tests.environments.judging import KEY, QUALITY, Bench, by_type, gives
 
+NOT_JSON = "it is not valid JSON: line 1 column 2"
 EVAL = Path(__file__).parents[1] / "results" / "evals" / "docs-review"
 
 
@@ -209,6 +210,16 @@ def test_a_trial_whose_agent_failed_keeps_its_error(author: Author, bench: Bench
     [trial] = read_trials(job)
     assert trial.error is not None
     assert (trial.status, trial.error.kind, verdicts(trial), trial.reward) == ("error", "agent", {"quality": 4}, 0.75)
+
+
+def test_a_trial_whose_file_cannot_be_read_is_not_paid_for_nor_written_over(small: Author, bench: Bench) -> None:
+    job = small.run().folder
+    path = trial_dir(job, read_trials(job)[0].id) / "trial.json"
+    path.write_text("{")
+    asked = score_job(job, bench.env)
+    assert asked.asked == 0
+    assert asked.refused == (f"c1: model judges were not asked: {path} cannot be read ({NOT_JSON})",)
+    assert path.read_text() == "{"
 
 
 def test_a_trial_that_does_not_count_is_not_paid_for(small: Author, bench: Bench) -> None:

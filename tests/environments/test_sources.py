@@ -317,6 +317,27 @@ def test_a_case_that_has_changed_is_run_again_and_the_others_are_kept(desk: Any)
     assert rewards(folder) == {"a": 1, "b": 1}, "a case that was not there is for a new job"
 
 
+def test_a_case_that_was_added_is_named_with_the_way_to_add_it(desk: Any) -> None:
+    folder, said = run(desk), list[str]()
+    some = run(desk, cases=("b",))
+    desk.case("c d", solve=DONE)
+
+    def events(event: Event) -> None:
+        said.append(str(event))
+
+    run(desk, events, resume=folder)
+    [warning] = [line for line in said if "none of this job's" in line]
+    add = f"--case 'c d' --resume {folder}"
+    assert warning.startswith("warning: case c d is none of this job's cases: it is left out; ")
+    assert f"; {add} adds it to this job, or start a new job" in warning
+    said.clear()
+    run(desk, events, resume=some)
+    assert [line for line in said if "none of this job's" in line] == [], "a job on some cases asked for those alone"
+    run(desk, events, cases=("c d",), resume=folder)
+    assert rewards(folder) == {"a": 1, "b": 1, "c d": 1}
+    assert [line for line in said if "none of this job's" in line] == []
+
+
 def test_a_case_that_is_gone_is_left_out_of_the_job(desk: Any) -> None:
     folder = unfinished(desk)
     shutil.rmtree(desk.eval / "cases" / "b")

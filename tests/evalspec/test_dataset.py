@@ -296,6 +296,43 @@ def test_special_data_files_are_not_opened(desk: Desk, name: str) -> None:
     assert f"one/{name} (case one): is a FIFO" in desk.said[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"a": 1,\n "b": 2,\n}\n', "input.json:3 (case one): is not valid JSON: "),
+        ('{\n "a": 1, # c\n "b": 2}\n', "input.json:2 (case one): is not valid JSON: "),
+        ("{'a': 1}\n", "input.json:1 (case one): is not valid JSON: "),
+        ("{a: 1}\n", "input.json:1 (case one): is not valid JSON: "),
+        ("a: 1\n", "input.json:1 (case one): is not valid JSON: "),
+        ('{"b": 1,\n"a": NaN}\n', "input.json:2 (case one): is not valid JSON: it holds NaN or Infinity"),
+        ('{"a": 1,\n "a": 2}\n', "input.json:2 (case one): duplicate key a"),
+    ],
+)
+def test_an_input_json_that_is_no_json_is_refused_with_its_line(desk: Desk, text: str, says: str) -> None:
+    (desk.one / "input.yaml").unlink()
+    desk.put("input.json", text)
+    read_case(desk.eval, desk.one, desk.problems)
+    (said,) = desk.said
+    assert said.startswith(f"one/{says}")
+    assert ("rename the file to input.yaml" in said) is ("JSON" in said)
+
+
+def test_an_input_json_may_have_a_mark_and_a_lone_value(desk: Desk) -> None:
+    (desk.one / "input.yaml").unlink()
+    for text, data in (('\ufeff{"a": "\\ud83d\\ude00"}\r\n', {"a": "\U0001f600"}), ("5", 5), ('"x"', "x")):
+        desk.put("input.json", text)
+        assert desk.read().input == data
+    assert not desk.said
+
+
+@pytest.mark.parametrize("name", ["answer.yaml", "answer.json", "annotation.yaml", "annotation.yml", "answers.yml"])
+def test_a_file_of_a_name_that_is_nearly_right_is_warned_of(desk: Desk, name: str) -> None:
+    desk.put(name, "q: a\n")
+    desk.read()
+    right = "answers.yaml" if name.startswith("ans") else "annotations.yaml"
+    assert desk.said == [f"one/{name} (case one): is not read; rename it to {right}"]
+
+
 def test_answers_become_overrides(desk: Desk) -> None:
     desk.put(
         "answers.yaml",

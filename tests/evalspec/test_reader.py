@@ -180,6 +180,18 @@ def test_faults_are_one_problem_with_a_line(read: ReadText, text: str, line: int
     assert says in error
 
 
+@pytest.mark.parametrize("text", ["a: [", "a: [\n", '{"a": {', '{"a": {\n', "a: {b: [1,\n", '"a', "a: 'b\n", "? [\n"])
+def test_no_line_is_named_that_the_file_does_not_have(read: ReadText, text: str) -> None:
+    said = read(text).error
+    assert said.startswith("notes.yaml:1: ")
+    assert "line 2" not in said
+
+
+def test_a_fault_that_ends_later_names_both_lines(read: ReadText) -> None:
+    assert read("x: 1\na: [\n  1,\n").error.startswith("notes.yaml:3: ")
+    assert "(it starts on line 2)" in read("x: 1\na: [1,\n  b: c: d\n]\n").error
+
+
 def test_all_duplicates_are_reported_even_before_a_syntax_error(read: ReadText) -> None:
     said = read('a: 1\na: 2\nb: 1\nb: 2\nc: "\n').said
     assert [part for part in said if "duplicate key" in part] == [

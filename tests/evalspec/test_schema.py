@@ -343,6 +343,50 @@ def test_all_errors_are_said_at_once_each_with_its_line(load: Load) -> None:
     assert "eval.yaml:9: judges[1] must set one of check" in "\n".join(loaded.errors)
 
 
+@pytest.mark.parametrize(
+    ("body", "is_fine"),
+    [
+        ("outputs['files']", False),
+        ("x = 1\nassert x", False),
+        ("return", False),
+        ("yield True", False),
+        ("def own():\n    return True\nown()", False),
+        ("f = lambda: 1\nf()", False),
+        ("yield 1\nreturn True", False),
+        ("if outputs:\n\treturn True", True),
+        ("for f in outputs:\n    with f:\n        return 1, 'why'", True),
+        ("try:\n    pass\nfinally:\n    return 0", True),
+        ("def own():\n    yield 1\nreturn any(own())", True),
+        ("return any((yield_ for yield_ in outputs))", True),
+    ],
+)
+def test_a_check_that_never_returns_a_verdict_is_an_error(load: Load, body: str, is_fine: bool) -> None:
+    errors = load(judges=[{"name": "j", "check": body}]).errors
+    assert ["never returns a verdict" in error for error in errors] == ([] if is_fine else [True])
+
+
+@pytest.mark.parametrize(
+    ("judge", "limits", "says"),
+    [
+        ({}, {"min_mean": 3}, "min_mean is 3, which can never be reached: the judge's scale ends at 1; lower it, or"),
+        ({"score_range": [1, 5]}, {"min_mean": 5.5}, "the judge's scale ends at 5; lower it"),
+        ({"feedback_type": "bool"}, {"min_mean": 1.5}, "the judge's scale ends at 1; lower it"),
+        ({"feedback_type": "int"}, {"min_pass_rate": 1}, "a judge with feedback_type: int gives numbers"),
+        ({"feedback_type": "float"}, {"min_pass_rate": 0}, "a judge with feedback_type: float gives numbers"),
+        ({"score_range": [1, 5]}, {"min_pass_rate": 0.5}, "a judge with score_range gives numbers"),
+        ({"score_range": [1, 5]}, {"min_mean": 5, "max_error_rate": 1}, None),
+        ({}, {"min_mean": 1, "min_pass_rate": 1, "max_error_rate": 0}, None),
+        ({"feedback_type": "bool"}, {"min_mean": 0.5, "min_pass_rate": 1}, None),
+    ],
+)
+def test_a_threshold_that_can_never_be_met_is_warned_of(
+    load: Load, judge: dict[str, Any], limits: dict[str, float], says: str | None
+) -> None:
+    loaded = load(judges=[{**JUDGE, **judge}], thresholds={"j": limits})
+    assert loaded.errors == []
+    assert [says is not None and says in warning for warning in loaded.warnings] == ([True] if says else [])
+
+
 def test_what_follows_from_a_fault_is_not_said_too(load: Load) -> None:
     assert load(execution={"skill": 5}).errors == [
         "eval.yaml:1: execution.skill must be a string, not 5; put it in quotes"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harbor_tasks.environments.costs import folder_spent
 from harbor_tasks.environments.lock import job_lock
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.results.collect import collect_job, missing_steps
@@ -49,6 +50,37 @@ def test_a_trial_that_left_nothing_is_still_expected(job: JobFolder) -> None:
     assert (found.expected, found.scored, found.exit_code) == (2, 1, 1)
     assert [trial.status for trial in found.trials] == ["scored", "vanished"]
     assert found.faults == ("c2: vanished, the job expected it and it left nothing",)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "it is empty"),
+        ('{"id": "t0",\n', "it is not valid JSON: line 2 column 1"),
+        ("{}", "id: Field required"),
+        (("1.0", '"lots"'), "reward: Input should be a valid number"),
+        (("1.0", "NaN"), "NaN is no number that can be counted with"),
+        (("1.0", "-Infinity"), "-Infinity is no number that can be counted with"),
+        (("1.0", "1e999"), "1e999 is no number that can be counted with"),
+        (b"\xff{}", "it is not UTF-8"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_a_trial_whose_file_cannot_be_read_is_an_error_that_names_it(
+    job: JobFolder, content: str | bytes | tuple[str, str], why: str
+) -> None:
+    place = job.trial("c1", reward=1.0) / "trial.json"
+    if isinstance(content, tuple):
+        place.write_text(place.read_text().replace(*content))
+    else:
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+    found = collect_job(job.folder)
+    assert (found.scored, found.mean_reward, found.exit_code) == (0, None, 1)
+    [fault] = found.faults
+    assert fault.startswith(f"c1: record error: {place} cannot be read ({why}")
+    assert "\n" not in fault
+    json.dumps(job_json(found), allow_nan=False)
+    assert folder_spent(place.parent).usd is None
 
 
 def test_a_mean_beside_an_errored_trial_is_said_to_be_partial(job: JobFolder) -> None:
@@ -184,6 +216,51 @@ def test_a_threshold_on_a_judge_that_never_reported_is_missed(tmp_path: Path) ->
     assert found.exit_code == 1
     assert [(t.judge, t.limit, t.actual, t.met) for t in found.thresholds] == [("ghost", "min_mean", None, False)]
     assert found.faults == ("threshold ghost.min_mean 0 is missed: nothing was reported",)
+
+
+@pytest.mark.parametrize(
+    ("limits", "judges", "why"),
+    [
+        ({"max_error_rate": 1}, [judge("a", status="error")] * 2,
+         "it never reported: 2 of 2 trials brought no verdict of it; the faults of the trials, and of the judge"),
+        ({"max_error_rate": 1}, [judge("a", status="skipped"), judge("a", status="error")],
+         "it never reported: 1 of 1 trials brought no verdict of it"),
+        ({"min_mean": 0}, [judge("a", status="skipped")] * 2,
+         "it never reported: its `if` left it out of every trial; change its `if`, or remove the threshold"),
+        ({"min_pass_rate": 0.5}, [judge("a", 0.9)] * 2,
+         "its 2 verdicts are numbers, mean 0.9, and a number neither passes nor fails; use min_mean"),
+        ({"min_pass_rate": 0.5}, [judge("a", 0.9)], "its verdict is a number, mean 0.9, and a number neither"),
+        ({"min_pass_rate": 0.5}, [judge("a", False)], "it is 0"),
+        ({"min_mean": 0.95}, [judge("a", 0.9)], "it is 0.9"),
+        ({"max_error_rate": 0}, [judge("a", 0.9), judge("a", status="error")], "it is 0.5"),
+    ],
+)  # fmt: skip
+def test_why_a_threshold_is_missed(
+    tmp_path: Path, limits: dict[str, float], judges: list[dict[str, Any]], why: str
+) -> None:
+    job = with_manifest(tmp_path, judges=[{"name": "a"}], thresholds={"a": limits})
+    for number, one in enumerate(judges):
+        job.trial(f"c{number}", reward=1.0, judges=[one])
+    found = collect_job(job.folder)
+    [fault] = found.faults
+    [(limit, wanted)] = limits.items()
+    assert fault.startswith(f"threshold a.{limit} {wanted:g} is missed: {why}")
+    assert job_json(found)["faults"] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("judges", "why"),
+    [
+        ([], "the eval has no judges for it; add judges to eval.yaml, and start a new job"),
+        ([judge("a", status="skipped"), judge("b", status="skipped")],
+         "its judges were left out by their `if` (a, b); give the eval one that judges every case"),
+        ([judge("a", status="skipped"), judge("b", 0.5)],
+         "no judge that the reward counts reported (a was left out by `if`); see `reward` in eval.yaml"),
+    ],
+)  # fmt: skip
+def test_an_unjudged_trial_says_why_and_what_to_do(job: JobFolder, judges: list[dict[str, Any]], why: str) -> None:
+    job.trial(status="unjudged", judges=judges)
+    assert collect_job(job.folder).faults == (f"c1: unjudged, {why}",)
 
 
 def test_who_has_still_to_be_asked_is_no_error_and_keeps_a_threshold_open(tmp_path: Path) -> None:

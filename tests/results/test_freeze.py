@@ -189,6 +189,15 @@ def test_void_trials_and_cases_that_are_gone_are_left_out_and_said(cases: Path, 
         assert text in words
 
 
+def test_a_trial_whose_file_cannot_be_read_is_left_out_for_it_may_be_void(cases: Path, job: JobFolder) -> None:
+    log(job, "c1", said("a"))
+    path = job.folder / "trials" / job.expected[0].trial / "trial.json"
+    path.write_text("{")
+    report = freeze(job.folder)
+    assert (report.written, answers(cases)) == ([], "")
+    assert f"case case c1 (attempt 1): left out, {path} cannot be read (" in report.warnings[0]
+
+
 def test_a_job_that_runs_or_whose_eval_is_gone_is_refused(cases: Path, job: JobFolder) -> None:
     log(job, "c1", said("a"))
     with job_lock(job.folder), pytest.raises(AuthorError, match="is running"):

@@ -119,6 +119,23 @@ class TestCheck:
         assert [patterns for _match, patterns in report.matches] == [("AskUserQuestion",), ("mcp__tracker__*",)]
         assert any("mlflow is not packed" in str(problem) for problem in report.problems.warnings)
 
+    def test_an_eval_without_judges_is_warned_of_and_strict_leaves_it(self, author: Author) -> None:
+        author.case("c1")
+        author.eval(judges=[{"name": "j", "check": "return True"}])
+        assert "no-judges" not in {problem.code for problem in check(author.root).problems}
+        author.eval(judges=[])
+        for strict in (False, True):
+            report = check(author.root, strict=strict)
+            assert report.problems.errors == []
+            [said] = [str(problem) for problem in report.problems if problem.code == "no-judges"]
+            assert said.startswith(f"{author.root}/eval.yaml:1: the eval has no judges: its trials end unjudged")
+        author.build(strict=True)
+
+    def test_an_eval_whose_judges_are_faulty_is_not_one_without(self, author: Author) -> None:
+        author.case("c1")
+        author.eval(judges=[{"check": "return True"}])
+        assert "no-judges" not in {problem.code for problem in check(author.root).problems}
+
     def test_strict_makes_errors_of_warnings_in_both(self, shop: Author) -> None:
         shop.eval(mlflow={})
         assert not check(shop.root).problems.errors

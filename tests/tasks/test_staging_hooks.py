@@ -120,10 +120,41 @@ def test_commands_cannot_make_files_of_the_policy(author: Author, command: str) 
     assert any("place of the policy" in said for said in author.refused())
 
 
-def test_a_link_that_leaves_the_workspace_is_an_error(author: Author) -> None:
+def test_what_cannot_be_packed_is_said_of_the_command_that_made_it(author: Author) -> None:
     author.case("c1")
-    hooked(author, before_each=["ln -s /etc/passwd users"])
-    assert "users" in author.refused()[0]
+    author.case("c2")
+    hooked(author, before_all=["ln -s /etc/passwd all"], before_each=["mkdir d; ln -s /etc/passwd d/each", "true"])
+    said = author.refused()
+    at, leaves = f"{author.root}/eval.yaml:1", "a link that leaves the folder that is packed"
+    assert [line.partition(";")[0] for line in said] == [
+        f"{at}: hooks.before_all made all: {leaves}",
+        f"{at} (case c1): hooks.before_each made d/each: {leaves}",
+        f"{at} (case c2): hooks.before_each made d/each: {leaves}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "command"),
+    [
+        ("before_each", "rm -rf ../*"),
+        ("before_each", 'rm -rf ../*; cd /; rm -rf "$OLDPWD"'),
+        ("before_each", 'w=$PWD; cd ..; rm -rf "$w"; ln -s . "$w"'),
+        ("before_all", 'cd /; rm -rf "$OLDPWD"; exit 1'),
+    ],
+)
+def test_a_command_that_removes_its_folder_is_the_authors_mistake(author: Author, when: str, command: str) -> None:
+    author.case("c1")
+    hooked(author, **{when: [command, "pwd"]})
+    (said,) = author.refused()
+    assert f"eval.yaml:1{' (case c1)' if when == 'before_each' else ''}: hooks.{when}[0] removed the folder" in said
+
+
+def test_a_command_that_removes_the_folder_of_before_all_is_the_authors_mistake(author: Author) -> None:
+    author.case("c1")
+    author.case("c2")
+    hooked(author, before_each=["rm -rf ../ground"])
+    (said,) = author.refused()
+    assert "eval.yaml:1 (case c2): hooks.before_each removed a folder of the build" in said
 
 
 def test_a_pipe_that_before_all_makes_is_one_error_for_all_cases(author: Author) -> None:
@@ -131,7 +162,7 @@ def test_a_pipe_that_before_all_makes_is_one_error_for_all_cases(author: Author)
     author.case("c2")
     hooked(author, before_all=["mkdir a && mkfifo a/pipe"])
     (said,) = author.refused()
-    assert said.startswith(f"{author.root}/eval.yaml:1: hooks.before_all made a/pipe, which cannot be copied (")
+    assert said.startswith(f"{author.root}/eval.yaml:1: hooks.before_all made a/pipe, which cannot be copied (`a/pipe`")
 
 
 def test_a_skill_that_a_command_copies_is_found(author: Author) -> None:

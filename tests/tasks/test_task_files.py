@@ -246,6 +246,11 @@ class TestSteps:
         self.build(author)
         author.write("cases/c1/replay.yaml", "steps: {planning: [{say: p}]}\n")
         assert "plan, write" in author.refused()[0]
+        author.write("cases/c1/replay.yaml", "steps:\n  plan: [{say: p}]\n  wirte:\n  - tol: x\n")
+        [found] = author.refused()
+        assert found.endswith("/cases/c1/replay.yaml:3 (case c1): unknown step 'wirte'; did you mean 'write'?")
+        author.write("cases/c1/replay.yaml", "steps:\n  plan: [{say: p}]\n  write:\n  - tol: x\n")
+        assert "replay.yaml:4 (case c1): entry 1: unknown key 'tol'" in author.refused()[0]
 
     def test_literal_variables_of_a_step_become_settings_of_its_own(self, author: Author) -> None:
         self.build(author, env={"A": "1", "B": "1"})
@@ -278,6 +283,28 @@ def test_recorded_calls_that_cannot_be_played_are_an_error(author: Author, text:
     (said,) = author.refused()
     assert part in said
     assert "replay.yaml" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- say: x\n- tol: Bash\n  input: {}\n", "2 (case c1): entry 2: unknown key 'tol'; did you mean 'tool'?"),
+        (
+            "- tool: Bash\n  command: ls\n",
+            "2 (case c1): entry 1: unknown key 'command'; known are tool, input, id, agent",
+        ),
+        ("- tool: Bash\n  input: {}\n  parallel: x\n", "3 (case c1): entry 1: `parallel` must be true or false"),
+        ("- say: x\n- tool: Bash\n", "2 (case c1): entry 2: `input` must be a mapping"),
+        ("\n- 5\n", "2 (case c1): entry 1: not a mapping"),
+        ('[{"say": "x"},\n {"says": "y"}]\n', "2 (case c1): entry 2: unknown key 'says'; did you mean 'say'?"),
+        ("tool: Bash\n", "1 (case c1): must be a list of calls"),
+    ],
+)
+def test_a_fault_of_recorded_calls_has_a_line_and_the_nearest_key(author: Author, text: str, said: str) -> None:
+    author.case("c1")
+    author.write("cases/c1/replay.yaml", text)
+    [found] = author.refused()
+    assert found.startswith(f"{author.root}/cases/c1/replay.yaml:{said}")
 
 
 def test_two_sources_of_one_file_are_an_error(author: Author) -> None:
