@@ -54,7 +54,7 @@ PROGRAM = Program("claude-code", "claude", "@anthropic-ai/claude-code")
 
 
 class ClaudeCodeAgent:
-    """Claude Code. Its version is the image's, or what the program on PATH says."""
+    """Claude Code. Its version is the image's, or what the program on this machine says."""
 
     name: str = "claude-code"
     needs_solution: bool = False
