@@ -82,7 +82,10 @@ class ClaudeCodeAgent:
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """A program whose hooks can do what the handlers need, a key, a network."""
         if self._manifest.runner.type != "claude-code":
-            raise AuthorError(f"agent claude-code: the eval is written for {self._manifest.runner.type} (runner.type)")
+            raise AuthorError(
+                f"agent claude-code: the eval is written for {self._manifest.runner.type}; set runner.type: "
+                "claude-code in eval.yaml, and models.skill to a model of Anthropic's"
+            )
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = PROGRAM.find(caller)

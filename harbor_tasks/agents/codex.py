@@ -58,7 +58,10 @@ class CodexAgent:
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """A program whose hooks can be relied on, a key, a network."""
         if self._manifest.runner.type != "codex":
-            raise AuthorError(f"agent codex: the eval is written for {self._manifest.runner.type} (runner.type)")
+            raise AuthorError(
+                f"agent codex: the eval is written for {self._manifest.runner.type}; set runner.type: codex in "
+                "eval.yaml, and models.skill to a model of Codex's"
+            )
         if environment == "harbor" and self._manifest.models.skill is None:
             raise AuthorError("agent codex: Harbor starts it with the name of a model; set models.skill in eval.yaml")
         require_network(self.name, self._manifest, environment, scripted=scripted)
