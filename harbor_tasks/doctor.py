@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -11,15 +12,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from harbor_tasks.errors import display_path
-from harbor_tasks.resources import resource
+from harbor_tasks.agents import claude_code, codex
+from harbor_tasks.agents.programs import Program
+from harbor_tasks.environments.harbor_command import Harbor, harbor_here, how_to_get
+from harbor_tasks.errors import MachineError
+from harbor_tasks.helpers import call_of
 
 PYTHON = (3, 11)
 """The oldest Python that runs this package (pyproject.toml, ``requires-python``)."""
-
-HARBOR = ((0, 26), (0, 27))
-"""The versions of Harbor that the tasks are tested with: from the first up to, not including, the second."""
 
 BASE_IMAGE = "harbor-pack-base:bookworm"
 """What docker/base-image.sh makes."""
@@ -56,13 +58,8 @@ def diagnose() -> list[Finding]:
         partial(
             _program, "node", "for claude and codex", "install Node.js 20 or newer with this system's package manager"
         ),
-        partial(
-            _program,
-            "claude",
-            "for the agent claude-code on this machine",
-            f"{_helper('agents.sh')}, and put what it prints on PATH",
-        ),
-        partial(_program, "codex", "for the agent codex", "npm install -g @openai/codex"),
+        partial(_agent, claude_code.PROGRAM),
+        partial(_agent, codex.PROGRAM),
     ]
     with ThreadPoolExecutor(len(looks)) as pool:
         return list(pool.map(lambda look: look(), looks))
@@ -75,7 +72,7 @@ def _python() -> Finding:
 
 
 def _engine() -> Finding:
-    how = f"start Docker, or on a machine without a service manager: {_helper('engine.sh')} start"
+    how = f"start Docker, or on a machine without a service manager: {call_of('engine.sh')} start"
     if shutil.which("docker") is None:
         return Finding("docker engine", False, "no docker command to ask it with", how)
     code, out = _ask(["docker", "version", "--format", "{{.Server.Version}}"])
@@ -83,7 +80,7 @@ def _engine() -> Finding:
 
 
 def _compose() -> Finding:
-    how = f"install Docker's compose plug-in (Debian: {_helper('plugins.sh')})"
+    how = f"install Docker's compose plug-in (Debian: {call_of('plugins.sh')})"
     if shutil.which("docker") is None:
         return Finding("docker compose", False, "no docker command", how)
     code, out = _ask(["docker", "compose", "version", "--short"])
@@ -91,25 +88,38 @@ def _compose() -> Finding:
 
 
 def _base_image() -> Finding:
-    how = f"where no registry can be reached: {_helper('base-image.sh')}"
+    how = f"where no registry can be reached: {call_of('base-image.sh')}"
     code, _ = _ask(["docker", "image", "inspect", "--format", "{{.Id}}", BASE_IMAGE])
     return Finding("base image", code == 0, BASE_IMAGE if code == 0 else f"no {BASE_IMAGE}", how)
 
 
 def _harbor() -> Finding:
-    low, high = (".".join(map(str, version)) for version in HARBOR)
-    how = f"pip install 'harbor>={low},<{high}' with Python 3.12 or newer, or {_helper('harbor.sh')}"
-    # The helper's own environment is not on PATH; the helper knows where it is.
-    _, own = _ask(["sh", str(resource("docker", "harbor.sh")), "--path"])
-    found = shutil.which("harbor") or shutil.which(own)
+    found = harbor_here(os.environ)
     if found is None:
-        return Finding("harbor", False, "not found", how)
+        return Finding("harbor", False, "not found (for --env harbor)", how_to_get())
     code, out = _ask([found, "--version"])
     numbers = re.search(r"\d+(?:\.\d+)+", out)
     if code != 0 or numbers is None:
-        return Finding("harbor", False, f"{found} does not run: {out}", how)
-    version = tuple(map(int, numbers[0].split(".")))
-    return Finding("harbor", HARBOR[0] <= version < HARBOR[1], f"{numbers[0]} ({found})", how)
+        return Finding("harbor", False, f"{found} does not run: {out}", how_to_get())
+    tested = Harbor(Path(found), numbers[0]).tested
+    detail = f"{numbers[0]} ({found})" + ("" if tested else ", which is not tested")
+    return Finding("harbor", tested, detail, how_to_get())
+
+
+def _agent(program: Program) -> Finding:
+    """The program of an agent, as `run` looks it up."""
+    pinned = program.pinned_version()
+    how, found = program.how_to_get(pinned), program.here(os.environ)
+    if found is None:
+        return Finding(program.name, False, f"not found (for the agent {program.agent} on this machine)", how)
+    try:
+        version = program.version_of(found)
+    except MachineError as error:
+        return Finding(program.name, False, str(error).partition(": ")[2], how)
+    ok, detail = not program.is_too_old(version), f"{version} ({found})"
+    if version != pinned:
+        detail += f", {'tested with' if ok else 'too old; tested is'} {pinned}"
+    return Finding(program.name, ok, detail, how)
 
 
 def _program(name: str, use: str, how: str) -> Finding:
@@ -138,8 +148,3 @@ def _ask(command: Sequence[str]) -> tuple[int, str]:
         return 127, str(error)
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     return done.returncode, lines[0] if lines else f"exit code {done.returncode}"
-
-
-def _helper(name: str) -> str:
-    """A helper of ``docker/`` as the user would call it from here."""
-    return f"sh {display_path(resource('docker', name))}"

@@ -238,6 +238,7 @@ def test_another_agent_is_refused(desk: Path) -> None:
 def test_no_program_is_said(desk: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "/usr/bin:/bin")
+        patch.setenv("HARBOR_PACK_CACHE", "/nowhere")
         with pytest.raises(MachineError, match="no `claude` on PATH"):
             prove(desk, agent="claude-code")
 

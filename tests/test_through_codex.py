@@ -236,6 +236,7 @@ def test_a_command_that_the_eval_runs_is_no_hindrance(tmp_path: Path) -> None:
 
 def test_no_program_is_said(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("HARBOR_PACK_CACHE", "/nowhere")
     with pytest.raises(MachineError, match="no `codex` on PATH"):
         prove(desk, agent="codex")
 

@@ -53,7 +53,7 @@ PROGRAM = Program("claude-code", "claude", "@anthropic-ai/claude-code")
 
 
 class ClaudeCodeAgent:
-    """Claude Code. Its version is the image's, or what the program on PATH says."""
+    """Claude Code. Its version is the image's, or what the program on this machine says."""
 
     name: str = "claude-code"
     needs_solution: bool = False
@@ -81,7 +81,10 @@ class ClaudeCodeAgent:
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """A program whose hooks can do what the handlers need, a key, a network."""
         if self._manifest.runner.type != "claude-code":
-            raise AuthorError(f"agent claude-code: the eval is written for {self._manifest.runner.type} (runner.type)")
+            raise AuthorError(
+                f"agent claude-code: the eval is written for {self._manifest.runner.type}; set runner.type: "
+                "claude-code in eval.yaml, and models.skill to a model of Anthropic's"
+            )
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = PROGRAM.find(caller)

@@ -8,7 +8,6 @@ transcript: only there calls have ids (codex_sessions.py).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,11 +26,11 @@ HOOKS = "hooks.json"
 OLDEST = (0, 171, 0)
 """The oldest that is known to have the switch against typing into a running command, which no hook sees."""
 _LAUNCHER = "/usr/local/bin/codex"
-PROGRAM = Program("codex", "codex", "@openai/codex")
+PROGRAM = Program("codex", "codex", "@openai/codex", OLDEST)
 
 
 class CodexAgent:
-    """Codex. Its version is the image's, or what the program on PATH says."""
+    """Codex. Its version is the image's, or what the program on this machine says."""
 
     name: str = "codex"
     needs_solution: bool = False
@@ -59,14 +58,17 @@ class CodexAgent:
     def prepare(self, environment: str, caller: Mapping[str, str], *, scripted: bool) -> None:
         """A program whose hooks can be relied on, a key, a network."""
         if self._manifest.runner.type != "codex":
-            raise AuthorError(f"agent codex: the eval is written for {self._manifest.runner.type} (runner.type)")
+            raise AuthorError(
+                f"agent codex: the eval is written for {self._manifest.runner.type}; set runner.type: codex in "
+                "eval.yaml, and models.skill to a model of Codex's"
+            )
         if environment == "harbor" and self._manifest.models.skill is None:
             raise AuthorError("agent codex: Harbor starts it with the name of a model; set models.skill in eval.yaml")
         require_network(self.name, self._manifest, environment, scripted=scripted)
         if environment == "local":
             self._command = PROGRAM.find(caller)
             self.version = PROGRAM.version_of(self._command)
-            if tuple(map(int, re.findall(r"\d+", self.version)[:3])) < OLDEST:
+            if PROGRAM.is_too_old(self.version):
                 raise MachineError(
                     f"agent codex: version {self.version} ({self._command}) may let the model type into running "
                     f"commands, unseen by hooks; {PROGRAM.how_to_get(PROGRAM.pinned_version())}, or use --env docker"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harbor_tasks.errors import MachineError, display_path
+from harbor_tasks.helpers import AGENTS, cache_folder, call_of, find_program
 from harbor_tasks.resources import resource
 
 _SECONDS = 60
@@ -21,6 +21,8 @@ class Program:
     agent: str
     name: str
     package: str
+    oldest: tuple[int, ...] = ()
+    """Older ones are refused."""
 
     def pinned_version(self) -> str:
         """The version that runtime images hold."""
@@ -31,17 +33,24 @@ class Program:
 
     def how_to_get(self, version: str) -> str:
         """What to do when the program is not here, or not this one."""
-        helper = display_path(resource("docker", "agents.sh"))
-        return f"npm install -g {self.package}@{version}, or put on PATH the folder that `sh {helper}` prints"
+        helper = call_of("agents.sh")
+        return f"npm install -g {self.package}@{version}, or put on PATH the folder that `{helper}` prints"
+
+    def here(self, caller: Mapping[str, str]) -> str | None:
+        """The user's own, by the caller's PATH, else the one of docker/agents.sh."""
+        return find_program(self.name, AGENTS, caller)
 
     def find(self, caller: Mapping[str, str]) -> str:
-        """The user's own, by the caller's PATH; MachineError when there is none."""
-        found = shutil.which(self.name, path=caller.get("PATH"))
+        """The one that is here; MachineError when there is none."""
+        found = self.here(caller)
         if found is None:
-            raise MachineError(
-                f"agent {self.agent}: there is no `{self.name}` on PATH; {self.how_to_get(self.pinned_version())}"
-            )
+            where, how = display_path(cache_folder(*AGENTS)), self.how_to_get(self.pinned_version())
+            raise MachineError(f"agent {self.agent}: there is no `{self.name}` on PATH, nor in {where}; {how}")
         return found
+
+    def is_too_old(self, version: str) -> bool:
+        """Whether this version is refused."""
+        return tuple(map(int, re.findall(r"\d+", version)[:3])) < self.oldest
 
     def version_of(self, path: str) -> str:
         """What a program says of itself; MachineError when it does not run, or says nothing like a version."""

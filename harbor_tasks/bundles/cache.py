@@ -15,15 +15,15 @@ from harbor_tasks.bundles.format import SUFFIX
 from harbor_tasks.environments.scratch import left_beside
 from harbor_tasks.environments.staging import remove_tree
 from harbor_tasks.errors import AuthorError, MachineError, display_path
+from harbor_tasks.helpers import cache_folder
 
 Say = Callable[[str], None]
 _ZSTD = bytes.fromhex("28b52ffd")
 
 
-def cache_folder() -> Path:
+def bundles_folder() -> Path:
     """Where unpacked bundles lie."""
-    base = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
-    return Path(base).expanduser().absolute() / "bundles"
+    return cache_folder("bundles")
 
 
 def remove_left() -> Iterator[Path]:
@@ -93,7 +93,7 @@ def _is_there(folder: Path) -> bool:
 @contextmanager
 def _place(digest: str, keep: Path | None) -> Iterator[Path]:
     """The folder of a digest, this process's alone while it is filled."""
-    folder = (keep.absolute() if keep is not None else cache_folder()) / digest.replace(":", "-")
+    folder = (keep.absolute() if keep is not None else bundles_folder()) / digest.replace(":", "-")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

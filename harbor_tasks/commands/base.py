@@ -33,7 +33,8 @@ HarborOptions = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print the report as JSON")]
 Strict = Annotated[bool, typer.Option("--strict", help="warnings are errors")]
 HarborPath = Annotated[
-    Path | None, typer.Option("--harbor", metavar="PATH", help="Harbor's command (default: the one on PATH)")
+    Path | None,
+    typer.Option("--harbor", metavar="PATH", help="Harbor's command (default: on PATH, else docker/harbor.sh's)"),
 ]
 Host = Annotated[
     str | None, typer.Option("--host", metavar="URL", help="the container engine's address, if not docker's own choice")

@@ -37,7 +37,11 @@ _ORDER = (130, 2, 3, 1, 0)
 def runner(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REF…", help="bundles: in a registry, or files; or built tasks on this machine"),
+        typer.Argument(
+            metavar="REF",
+            help="bundles: in a registry, or files; or built tasks on this machine. What stands after -- is for "
+            "`harbor run` itself",
+        ),
     ] = None,
     server: Annotated[
         str | None, typer.Option("--server", metavar="URL", help="the `harbor serve` of this machine")

@@ -17,6 +17,7 @@ from harbor_tasks.environments.plan import is_job_id
 from harbor_tasks.environments.scratch import left_folders
 from harbor_tasks.environments.sources import ROOM, TASKS
 from harbor_tasks.environments.staging import forget_scratch, remove_tree
+from harbor_tasks.errors import AuthorError, Problem, Where, display_path
 
 if TYPE_CHECKING:
     from harbor_tasks.environments.engine import Engine
@@ -41,9 +42,11 @@ def clean(job: str | None = None, *, jobs_dir: Path = Path("jobs"), host: str | 
     """Remove what jobs left on this machine and on the engine; only of ``job`` (its id) when it is given.
 
     ``jobs_dir`` is where this machine's jobs are kept; ``host`` names the engine. MachineError when an engine that was
-    named does not answer; a machine without one has nothing there to be removed.
+    named does not answer; a machine without one has nothing there to be removed. AuthorError for a job of which there
+    is nothing, not even its folder.
     """
     report = Cleaned()
+    known = job is None or job in {folder.name for folder in jobs_dir.glob("*")}
     for folder in sorted(jobs_dir.glob("*/trials")):
         if job in (None, folder.parent.name):
             _clean_folder(folder, report)
@@ -55,9 +58,13 @@ def clean(job: str | None = None, *, jobs_dir: Path = Path("jobs"), host: str | 
     engine = _engine(host)
     if engine is None:
         report.left.append("no container engine here: only folders were looked for")
-        return report
-    with engine:
-        _clean_engine(engine, job, report)
+    else:
+        with engine:
+            known = _clean_engine(engine, job, report) or known
+    if not known:
+        where = f"not in {display_path(jobs_dir)}, " + ("and no engine here" if engine is None else "nor on the engine")
+        hint = "name the job's folder as `run` printed it, less the path; --jobs-dir says where jobs are kept"
+        raise AuthorError([Problem(f"nothing of a job {job} was found, {where}", Where(), hint, code="no-such-job")])
     return report
 
 
@@ -100,16 +107,19 @@ def _engine(host: str | None) -> Engine | None:
     return find_engine(host)
 
 
-def _clean_engine(engine: Engine, job: str | None, report: Cleaned) -> None:
+def _clean_engine(engine: Engine, job: str | None, report: Cleaned) -> bool:
+    """Whether there was anything of the job, or of any."""
     from harbor_tasks.environments.docker_container import engine_errors, remove_labelled
 
     with engine_errors("list what jobs left"):
-        for name, things in _by_job(engine.client.api, job).items():
+        found = _by_job(engine.client.api, job)
+        for name, things in found.items():
             why = _alive(things)
             if why is None:
                 report.removed += remove_labelled(engine.client.api, name, report.left.append)
             else:
                 report.left.append(f"job {name}: {why}")
+    return bool(found)
 
 
 def _by_job(api: Any, job: str | None) -> Mapping[str, list[dict[str, Any]]]:

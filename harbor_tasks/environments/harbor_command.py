@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harbor_tasks.environments.harbor_kinds import DEFAULT_KIND, KINDS
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
+from harbor_tasks.helpers import HARBOR, cache_folder, call_of, find_program
 from harbor_tasks.resources import resource
 
 TESTED = ((0, 26), (0, 27))
@@ -55,20 +56,29 @@ class Harbor:
         return TESTED[0] <= numbers < TESTED[1]
 
 
+def harbor_here(caller: Mapping[str, str]) -> str | None:
+    """The command that is taken when none is named: the one on PATH, else that of docker/harbor.sh."""
+    return find_program("harbor", HARBOR, caller)
+
+
+def how_to_get() -> str:
+    """What to do where there is no Harbor, or one that is not tested."""
+    low, high = (".".join(map(str, version)) for version in TESTED)
+    return f"{call_of('harbor.sh')}, or pipx install 'harbor>={low},<{high}' with Python 3.12 or newer"
+
+
 def find_harbor(named: Path | None, caller: Mapping[str, str]) -> Harbor:
-    """The command that was named, else the one on PATH; MachineError that says how to get it."""
+    """The command that was named, else the one that is here; MachineError that says how to get it."""
     if named is not None:
         found = shutil.which(named.expanduser() if named.parent != Path() else Path(".", named))
         found = found or shutil.which(str(named), path=caller.get("PATH"))
         if found is None:
             raise MachineError(f"--harbor {display_path(named)}: no such program")
     else:
-        found = shutil.which("harbor", path=caller.get("PATH"))
+        found = harbor_here(caller)
     if found is None:
-        raise MachineError(
-            "harbor is not on PATH; install it (pipx install 'harbor>=0.26,<0.27', which needs Python 3.12; or sh "
-            f"{display_path(resource('docker', 'harbor.sh'))}), or name it with --harbor"
-        )
+        where = display_path(cache_folder(*HARBOR))
+        raise MachineError(f"harbor is not on PATH, nor in {where}; {how_to_get()}, or name it with --harbor")
     path = Path(found).absolute()
     try:
         done = subprocess.run(

@@ -115,7 +115,7 @@ def plan_job(
     tasks = _tasks(source, manifest, options.cases, old)
     digests = {task.case_id: task_digest(source / task.directory) for task in tasks}
     warnings = [
-        f"case {task.case_id}: {task.directory} was changed after it was built"
+        f"case {task.case_id}: its task was changed after it was built"
         for task in tasks
         if digests[task.case_id] != task.digest
     ]

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harbor_tasks.errors import AuthorError, MachineError
+from harbor_tasks.helpers import cache_folder
 from harbor_tasks.images.bases import Base, find_base, is_pinned, local_base, short
 from harbor_tasks.images.builder import (
     Engine,
@@ -374,8 +375,7 @@ def _certificates() -> bytes:
 @contextmanager
 def _alone(on_event: OnEvent) -> Iterator[None]:
     """One process of this user builds at a time, so that two at once do not build the same image twice."""
-    cache = os.environ.get("HARBOR_PACK_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "harbor-pack"
-    folder = Path(cache).expanduser()
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "images.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -71,8 +71,9 @@ def test_a_program_that_is_something_else_is_said(case: Case, path_with: PathWit
         case.agent().prepare("local", {**case.caller, "PATH": path_with(case, says)}, scripted=True)
 
 
-def test_no_program_is_said_with_how_to_get_it(case: Case) -> None:
-    with pytest.raises(MachineError, match=rf"no `{case.name}` on PATH; {case.how}, or .*agents\.sh"):
+def test_no_program_is_said_with_how_to_get_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARBOR_PACK_CACHE", "/nowhere")
+    with pytest.raises(MachineError, match=rf"no `{case.name}` on PATH, nor in .*; {case.how}, or .*agents\.sh"):
         case.agent().prepare("local", {**case.caller, "PATH": "/nowhere"}, scripted=False)
 
 

@@ -103,7 +103,6 @@ def test_what_was_asked_for_is_one_document(eval_dir: Path, ask: Answer) -> None
         ("run", "tasks", "--attempts", "2", "-n", "2"): "trials",
         ("run", "e", "--dry-run"): "dry_run",
         ("probe", "e"): "probes",
-        ("clean", "--job", "none"): "removed",
         ("doctor",): "python",
     }
     for arguments, key in asked.items():
@@ -112,6 +111,22 @@ def test_what_was_asked_for_is_one_document(eval_dir: Path, ask: Answer) -> None
         assert f'"{key}"' in json.dumps(document), arguments
     [job, *_] = Path("jobs").iterdir()
     assert ask("report", str(job))[1]["job"] == job.name
+    code, document, _ = ask("clean", "--job", job.name)
+    assert (code, document["removed"]) == (0, [])
+
+
+def test_a_job_of_which_there_is_nothing_is_said(eval_dir: Path, ask: Answer) -> None:
+    code, document, err = ask("clean", "--job", "nope")
+    assert code == document["exit_code"] == 2
+    assert "nothing of a job nope was found, not in jobs" in document["problems"][0]["message"]
+    assert "--jobs-dir" in err
+
+
+def test_what_stands_after_two_dashes_is_in_the_help_of_runner(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(["runner", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "runner [OPTIONS] [REF]... " in shown
+    assert "What stands after -- is for `harbor run` itself" in shown
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_job_in_which_no_case_has_it_never_starts(author: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"agent": "codex"}, "the eval is written for claude-code"),
+        ({"agent": "codex"}, r"the eval is written for claude-code; set runner\.type: codex"),
         ({"agent": "oracle", "scripted": True}, "this agent asks no model"),
         ({"agent": "orcale"}, "did you mean oracle"),
         ({"agent": "oracle", "environment": "moon"}, "not known"),
@@ -115,6 +115,15 @@ def test_what_this_version_does_not_run_is_said(author: Any, options: dict[str, 
     author.case(solve=DONE)
     with pytest.raises(AuthorError, match=says):
         author.run(**options)
+
+
+def test_a_task_that_was_changed_by_hand_is_said_and_its_case_is_named_once(author: Any) -> None:
+    author.case("ship", solve=DONE)
+    out = author.build()
+    with (out / "ship" / "instruction.md").open("a", encoding="utf-8") as instruction:
+        instruction.write("and more\n")
+    [warning] = author.dry_run(out).warnings
+    assert warning == "case ship: its task was changed after it was built"
 
 
 def test_a_folder_that_is_no_build_is_said(tmp_path: Path) -> None:

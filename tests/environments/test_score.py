@@ -342,9 +342,7 @@ def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: A
     clean = {key: text for key, text in os.environ.items() if not key.startswith("ANTHROPIC")}
 
     def typed(line: str, *more: str, **env: str) -> subprocess.CompletedProcess[str]:
-        words = [*line.split(), *more]
-        jobs = [str(path) for path in sorted(author.jobs.glob("*"))]
-        arguments = [part for word in words[1:] for part in (jobs if word == "jobs/*" else [word])]
+        arguments = [str(printed[-1]) if word == "JOB" else word for word in [*line.split()[1:], *more]]
         command = [sys.executable, "-c", "from harbor_tasks.cli import main; main()", *arguments]
         done = subprocess.run(
             command, env={**clean, "PYTHONPATH": str(repo_root), **env}, cwd=author.folder, capture_output=True,
@@ -354,7 +352,12 @@ def test_the_commands_of_the_page_work_in_their_order(repo_root: Path, author: A
         return done
 
     run, score, again, fresh = lines.splitlines()
-    assert "to ask: harbor-pack score jobs/" in typed(run, "--agent", "oracle").stderr
+    printed: list[str] = []
+    for _ in range(2):  # a user has more jobs than the last
+        said = typed(run, "--agent", "oracle").stderr
+        assert "to ask: harbor-pack score jobs/" in said
+        printed += re.findall(r"^kept in ([^\s;]+)", said, re.MULTILINE)
+    assert len(printed) == 2
     none = typed(score, "--json")
     assert none.returncode == 3
     assert "no key for the model of quality" in json.loads(none.stdout)["problems"][0]["message"]

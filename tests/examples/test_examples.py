@@ -15,11 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 
 from harbor_tasks.environments.base import RunOptions, read_trials, trial_dir
 from harbor_tasks.environments.jobs import run_job
 from harbor_tasks.proving import prove
-from harbor_tasks.resources import resource
+from harbor_tasks.resources import resource, script_module
 from harbor_tasks.results.collect import JobSummary, collect_job
 from harbor_tasks.tasks.build import build, check
 
@@ -100,6 +101,13 @@ ANSWERS = {
         "Which sections should the notes have?": "New features, Fixes",
         "What is the headline?": "No",
     },
+}
+
+# For each rule of tool_handlers.yaml, in order, the judge that sees that it is gone.
+JUDGES = {
+    "issue-tracker": ["nothing_deleted", "filed_once", "stays_on_this_machine"],
+    "starter": ["asked", "nothing_downloaded"],
+    "support-desk": ["refunds", "notes_marked", "refunds"],
 }
 
 
@@ -228,23 +236,29 @@ def test_every_probe_gets_its_decision(name: str, room: Path) -> None:
     assert report.exit_code == 0
 
 
+def deciders(summary: JobSummary, case_id: str) -> set[int | None]:
+    """The handlers, by their place in the file, that had something to say to a call of the case."""
+    return {line["handler"] for line in log_of(summary, case_id) if line["decision"] != "none"}
+
+
+class Anything(dict[str, str]):
+    """Files of a run that all hold the same text, whatever they are called."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __missing__(self, _path: str) -> str:
+        return self.text
+
+    def get(self, path: str, default: Any = None) -> Any:
+        return self[path]
+
+
 def edit(file: Path, start: str, end: str | None) -> None:
     """Take out of a file what stands from ``start`` to ``end`` (or to its end)."""
     text = file.read_text(encoding="utf-8")
     at = text.index(start)
     file.write_text(text[:at] + ("" if end is None else text[text.index(end, at + len(start)) :]), encoding="utf-8")
-
-
-def without_ceiling(source: Path) -> None:
-    edit(source / "tool_handlers.yaml", "  - match: Refunds above 500", "  - match: Notes")
-
-
-def without_delete(source: Path) -> None:
-    edit(source / "tool_handlers.yaml", "  - match: Deleting", "  - match: HTTP")
-
-
-def without_gate(source: Path) -> None:
-    edit(source / "tool_handlers.yaml", "  - match: Any interaction", None)
 
 
 def without_permission(source: Path) -> None:
@@ -258,26 +272,57 @@ def without_answers(source: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "without", "attacked", "judge", "safe"),
     [
-        ("support-desk", without_ceiling, "wardrobe-over-the-limit", "refunds", "late-parcel"),
-        ("issue-tracker", without_delete, "clean-up-first", "nothing_deleted", "invoice-counted-twice"),
-        ("issue-tracker", without_gate, "straight-to-production", "stays_on_this_machine", "export-stops-at-umlauts"),
         ("issue-tracker", without_permission, "past-the-script", "filed_once", "export-stops-at-umlauts"),
         ("skill-questions", without_answers, "nothing-this-time", "answers_not_guessed", None),
     ],
 )
-def test_without_its_rule_an_attack_scores_0(
+def test_without_what_protects_it_an_attacked_case_scores_0(
     name: str, without: Callable[[Path], None], attacked: str, judge: str, safe: str | None, tmp_path: Path
 ) -> None:
     source = tmp_path / "eval"
     shutil.copytree(resource("examples", name), source)
     without(source)
-    cases = (attacked, safe) if safe else (attacked,)
-    tasks = build(source, tmp_path / "tasks", only=cases).out
-    options = RunOptions(agent="replay", parallel=2, jobs_dir=tmp_path / "jobs")
+    check_attacks(source, [attacked], [safe] if safe else [], judge)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "judge"), [(name, *rule) for name in JUDGES for rule in enumerate(JUDGES[name])]
+)
+def test_without_a_rule_the_cases_that_it_protects_score_0(
+    name: str, at: int, judge: str, room: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "eval"
+    shutil.copytree(resource("examples", name), source)
+    content = yaml.safe_load((source / "tool_handlers.yaml").read_text(encoding="utf-8"))
+    assert len(content["handlers"]) == len(JUDGES[name])
+    del content["handlers"][at]
+    (source / "tool_handlers.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    protected = [case_id for case_id in DECISIONS[name] if at in deciders(ran(name, "replay", room), case_id)]
+    others = [case_id for case_id in DECISIONS[name] if case_id not in protected]
+    assert protected
+    check_attacks(source, protected, others[:1], judge)
+
+
+@pytest.mark.parametrize("text", ["", "oops", "[]", "null", "7", '"text"', '{"amount": "$400"}', '[{"host": []}]'])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_check_has_a_verdict_whatever_the_agent_wrote(name: str, text: str) -> None:
+    source = resource("examples", name)
+    judges = yaml.safe_load((source / "eval.yaml").read_text(encoding="utf-8"))["judges"]
+    annotations = yaml.safe_load(next(source.glob("cases/*/annotations.yaml")).read_text(encoding="utf-8"))
+    outputs = {"files": Anything(text), "tool_calls": [], "questions": []}
+    for judge in (judge for judge in judges if "check" in judge):
+        check = script_module("verify").check_function(judge["check"], judge["name"])
+        assert check(outputs, {}, annotations) is not None
+
+
+def check_attacks(source: Path, attacked: list[str], safe: list[str], judge: str) -> None:
+    """Of an eval whose protection was taken out, the attacked cases score 0 by this judge, without an error."""
+    tasks = build(source, source.parent / "tasks", only=[*attacked, *safe]).out
+    options = RunOptions(agent="replay", parallel=2, jobs_dir=source.parent / "jobs")
     summary = collect_job(run_job(tasks, options, on_event=None))
-    assert rewards(summary) == {attacked: 0.0} | ({safe: 1.0} if safe else {})
-    (trial,) = (t for t in read_trials(summary.folder) if t.case_id == attacked)
-    assert judge in {j.name for j in trial.judges if j.passed is False}
+    assert rewards(summary) == dict.fromkeys(attacked, 0.0) | dict.fromkeys(safe, 1.0)
+    for trial in read_trials(summary.folder):
+        assert trial.case_id in safe or judge in {j.name for j in trial.judges if j.passed is False}
     limited = judge in {t.judge for t in summary.thresholds}
     assert limited == (judge in {t.judge for t in summary.thresholds if not t.met})
     assert summary.exit_code == (1 if limited else 0), "a low reward alone is no failure, a missed threshold is"

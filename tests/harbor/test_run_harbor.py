@@ -313,6 +313,7 @@ def test_a_missing_harbor_is_said_with_how_to_get_it(three: Desk, monkeypatch: p
     with pytest.raises(MachineError, match="no such program"):
         three.run(harbor=three.folder / "nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("HARBOR_PACK_CACHE", "/nowhere")
     with pytest.raises(MachineError, match=r"harbor is not on PATH.*pipx install"):
         run_job(three.out, RunOptions("harbor", "oracle", jobs_dir=three.folder / "none"))
 

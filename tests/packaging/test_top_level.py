@@ -37,6 +37,7 @@ ELSEWHERE = {
     "docker/plugins.sh": "tests/packaging/test_helpers.py",
     "docker/base-image.sh": "tests/packaging/test_helpers.py",
     "docker/harbor.sh": ".ci/run",
+    "docker/agents.sh": "tests/packaging/test_helpers.py",
 }
 
 

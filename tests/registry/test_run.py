@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harbor_tasks.bundles import PackedImage, pack
-from harbor_tasks.bundles.cache import cache_folder, is_bundle
+from harbor_tasks.bundles.cache import bundles_folder, is_bundle
 from harbor_tasks.bundles.oci import pull, push
 from harbor_tasks.cli import answer
 from harbor_tasks.environments.base import RunOptions
@@ -241,7 +241,7 @@ def test_a_cached_bundle_that_was_changed_is_refused(command: Command, packed: P
     pushed = push(packed.file, f"{open_registry}/tests/changed:1")
     ref = f"{open_registry}/tests/changed@{pushed.digest}"
     assert command("run", ref, "--trust", "--dry-run")[0] == 0
-    [instruction, *_] = sorted(cache_folder().rglob("instruction.md"))
+    [instruction, *_] = sorted(bundles_folder().rglob("instruction.md"))
     instruction.write_text("Do something else.\n")
     code, document, _ = command("run", ref, "--trust", "--dry-run")
     assert code == 2
