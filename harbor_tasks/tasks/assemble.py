@@ -87,7 +87,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     report = CheckReport(problems)
     if selection is not None:
         read_cases(selection, problems)
-        _warn_of_no_judges(selection.ev, problems)
+        _note_no_judges(selection.ev, problems)
         report.matches = matches_of(selection.plan)
         report.cases = len(selection.cases)
         report.not_packed = selection.ev.not_packed
@@ -98,7 +98,7 @@ def check_eval(eval_path: Path, only: Sequence[str], *, strict: bool) -> CheckRe
     return report
 
 
-def _warn_of_no_judges(ev: Eval, problems: Problems) -> None:
+def _note_no_judges(ev: Eval, problems: Problems) -> None:
     """An eval may be there for its probes alone, so that this is advice; what `run` will say should be no surprise."""
     if not ev.spec.judges and not ev.is_faulty("judges"):
         message = "the eval has no judges: its trials end unjudged, and `run` with exit code 1"

@@ -119,7 +119,7 @@ class TestCheck:
         assert [patterns for _match, patterns in report.matches] == [("AskUserQuestion",), ("mcp__tracker__*",)]
         assert any("mlflow is not packed" in str(problem) for problem in report.problems.warnings)
 
-    def test_an_eval_without_judges_is_warned_of_and_strict_leaves_it(self, author: Author) -> None:
+    def test_an_eval_without_judges_is_noted_and_strict_leaves_it(self, author: Author) -> None:
         author.case("c1")
         author.eval(judges=[{"name": "j", "check": "return True"}])
         assert "no-judges" not in {problem.code for problem in check(author.root).problems}
