@@ -35,6 +35,7 @@ NEVER_RAN = (
     "write_stdin failed: ",
     "request_user_input is unavailable in ",
     "environment `remote` only supports ",
+    "apply_patch verification failed: ",  # no hook is asked about a patch that cannot be read
 )
 """How the program's own refusals begin: no tool ran."""
 NO_NAMESPACE = ("", "functions")

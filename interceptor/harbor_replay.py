@@ -119,14 +119,19 @@ class SandboxAgent(BaseAgent):
 class ReplayAgent(SandboxAgent):
     """Plays ``solution/replay.json``, with steps each one's own.
 
-    Options, which are the eval's: ``permission_mode``; ``plugins``, folders of the layer, separated by commas.
+    Options, which are the eval's: ``permission_mode``; ``plugins``, folders of the layer, separated by commas;
+    ``runner``, the program that the eval is written for.
     """
 
-    programs = ("replay.py", "prober.py")
+    programs = ("replay.py", "codex_tools.py", "codex_transcript.py", "prober.py")
     given = MODEL
 
-    def __init__(self, *args: Any, permission_mode: str = "bypassPermissions", plugins: str = "", **more: Any) -> None:
+    def __init__(
+        self, *args: Any, permission_mode: str = "bypassPermissions", plugins: str = "", runner: str = "claude-code",
+        **more: Any,
+    ) -> None:  # fmt: skip
         super().__init__(*args, **more)
+        self.runner = runner
         self.permission_mode = permission_mode
         self.plugins = [name for name in plugins.split(",") if name]
         self.played = 0
@@ -143,6 +148,7 @@ class ReplayAgent(SandboxAgent):
         arguments = [
             "%s/replay.py" % PROGRAMS, "--script", "%s/replay.json" % GIVEN, "--transcript",
             "%s/transcript.jsonl" % self.environment_logs_dir, "--permission-mode", self.permission_mode,
+            "--runner", self.runner,
         ]  # fmt: skip
         if self.mcp_servers:
             files["mcp.json"] = self.mcp_config()

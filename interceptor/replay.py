@@ -3,6 +3,7 @@
 
     replay.py --script replay.json --settings FILE --workspace DIR --transcript FILE
               [--mcp-config FILE] [--plugin-dir DIR]... [--permission-mode MODE] [--step ID]
+              [--runner claude-code|codex]
 
 The script is a list of entries, or ``{"steps": {id: [entries]}}``. An entry is ``{"tool", "input", "id"?, "agent"?}``
 (``agent``: the subagent that makes the call) or ``{"say": text}``. ``parallel: true``, proposed together with the call
@@ -23,6 +24,9 @@ that includes what fails open there: a hook that crashes, is late or prints the 
   with ``agent``), Skill, TodoWrite, MCP tools over stdio. NotebookEdit, WebFetch and WebSearch pass the hooks and
   the permissions, and then are errors. Any other name is not registered: no hook runs.
 
+With ``--runner codex`` the calls become those that Codex makes, and are played as it would (codex_tools.py, beside this
+file); one that it has nothing for is not played, and stderr says so.
+
 Standard library only, Python 3.8 or newer. ``call_hooks`` is also used by the package to force probes through a policy.
 """
 
@@ -31,6 +35,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import importlib.util
 import itertools
 import json
 import os
@@ -263,6 +268,8 @@ def _verdict(out: bytes, event: str, tool: str, code: int) -> Outcome:
         said = json.loads(out.decode("utf-8"))
     except ValueError:
         return _open("hook printed no JSON (exit %d): the call goes on" % code if out.strip() or code else "")
+    if event == "PostToolUse" and isinstance(said, dict) and said.get("decision") == "block":
+        return Outcome(None, str(said.get("reason") or ""), None, None, 1, [])  # Codex puts it in the result's place
     inner = said.get("hookSpecificOutput") if isinstance(said, dict) else None
     if inner is None and isinstance(said, dict):
         return _open("hook printed no hookSpecificOutput: the call goes on" if "permissionDecision" in said else "")
@@ -881,6 +888,10 @@ class Session:
         self.denials: list[dict[str, Any]] = []
         self.started = time.monotonic()
         self.said = ""
+        self.codex: Any = None
+        if options.runner == "codex":
+            self.codex = sibling("codex_tools")
+            self.player = self.codex.CodexPlayer(sys.modules[__name__], sibling("codex_transcript"))
 
     def _servers(self, file: str | None) -> dict[str, McpServer]:
         if not file:
@@ -916,6 +927,10 @@ class Session:
     def play(self, entries: list[dict[str, Any]]) -> int:
         """Play the entries; the exit code of the program."""
         self.read_settings()
+        if self.codex is not None:
+            entries, left_out = self.codex.own_entries(entries)
+            for tool in left_out:
+                print("%s: not played, codex has no such tool" % tool, file=sys.stderr)
         self.write(
             type="system",
             subtype="init",
@@ -923,7 +938,7 @@ class Session:
             model="replay",
             apiKeySource="none",
             permissionMode=self.options.permission_mode,
-            tools=sorted(SCHEMAS),
+            tools=sorted(SCHEMAS if self.codex is None else self.codex.REGISTERED),
             claude_code_version="replay " + VERSION,
             mcp_servers=[{"name": name, "status": "pending"} for name in self.servers],
         )
@@ -969,12 +984,18 @@ class Session:
                 print("%s: not played, its subagent %s was refused" % (tool, agent), file=sys.stderr)
                 return True
         self.read_settings()
-        self._assistant({"type": "tool_use", "id": use, "name": tool, "input": entry["input"]}, parent)
-        refused, result = self.attempt(tool, entry["input"], use, agent)
+        given = entry["input"]
+        if self.codex is not None:
+            tool, given = self.player.record.hook_name(tool), self.player.shown_input(tool, given)
+        self._assistant({"type": "tool_use", "id": use, "name": tool, "input": given}, parent)
+        play = self.attempt if self.codex is None else self.as_codex
+        refused, result = play(tool, entry["input"], use, agent)
         if refused and agent is None:
-            self.denials.append({"tool_name": tool, "tool_use_id": use, "tool_input": entry["input"]})
+            self.denials.append({"tool_name": tool, "tool_use_id": use, "tool_input": given})
         if tool == "Agent" and agent is None:
-            self.agents[str(entry["input"].get("subagent_type", "general-purpose"))] = "" if refused else use
+            self.agents[str(given.get("subagent_type", "general-purpose"))] = "" if refused else use
+        if self.codex is not None and tool == self.codex.SPAWN and agent is None:
+            self.agents[str(entry.get("id"))] = "" if refused else use
         if result is None:
             print("%s: deferred, the session ends" % tool)
             return False
@@ -1021,6 +1042,10 @@ class Session:
         after = self.hooks("PostToolUse", tool, now, use, agent, tool_response=result.response)
         return False, replaced(tool, result, after.updated_output)
 
+    def as_codex(self, tool: str, given: dict[str, Any], use: str, agent: str | None) -> tuple[bool, Result | None]:
+        """The same as Codex does it."""
+        return self.player.attempt(self, tool, given, use, agent)
+
     def server_of(self, tool: str, env: dict[str, str]) -> McpServer | None:
         """The server that offers an MCP tool: the longest name that fits."""
         for name in sorted(self.servers, key=len, reverse=True):
@@ -1038,6 +1063,9 @@ class Session:
         }  # fmt: skip
         if agent is not None:
             payload.update(agent_id="agent_replay_%s" % agent, agent_type=agent)
+        if self.codex is not None:  # by what the two programs' payloads differ
+            del payload["prompt_id"], payload["effort"]
+            payload.update(turn_id="turn_replay_1", model="replay")
         env = {**os.environ, "CLAUDE_PROJECT_DIR": self.workspace}
         outcome = call_hooks(self.settings, event, payload, self.tools.cwd, env)
         for note in outcome.notes:
@@ -1050,6 +1078,18 @@ class Session:
         for process in self.tools.background:
             end_group(process)
         self.transcript.close()
+
+
+def sibling(name: str) -> Any:
+    """A script of this one's own folder, which an isolated Python does not look into."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("harbor_pack_replay_" + name, path)
+    if spec is None or spec.loader is None:
+        raise ScriptError("%s is missing" % path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def error(text: str) -> Result:
@@ -1151,6 +1191,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--plugin-dir", action="append", default=[])
     parser.add_argument("--permission-mode", default="bypassPermissions")
     parser.add_argument("--step")
+    parser.add_argument("--runner", choices=("claude-code", "codex"), default="claude-code")
     options = parser.parse_args(arguments)
     try:
         entries = entries_of(load_json(options.script, "--script"), options.step)

@@ -326,7 +326,7 @@ REFUSED = (
     "Command blocked by PreToolUse hook: ", "Tool call blocked by PreToolUse hook: ",  # Codex, from here on
     "unsupported call: ", "unsupported custom tool call: ", "failed to parse function arguments: ",
     "TTY execution is disabled by config", "write_stdin failed: ", "request_user_input is unavailable in ",
-    "environment `remote` only supports ",
+    "environment `remote` only supports ", "apply_patch verification failed: ",
 )  # fmt: skip
 
 

@@ -21,12 +21,13 @@ class ReplayAgent(OwnProgram):
     version: str = script_module("replay").VERSION
     needs_solution: bool = True
     solution_files: tuple[str, ...] | None = ("replay.json",)
-    programs: tuple[str, ...] = ("replay.py",)
+    programs: tuple[str, ...] = ("replay.py", "codex_tools.py", "codex_transcript.py")
     asks_hooks: bool = True
 
     def __init__(self, manifest: BuildManifest) -> None:
         self._mode = manifest.runner.permission_mode or DEFAULT_MODE
         self._plugins = manifest.plugins
+        self._runner = manifest.runner.type
 
     def lacks(self, task: Path, steps: tuple[str, ...]) -> str | None:
         """Every step needs a script that can be played."""
@@ -48,7 +49,7 @@ class ReplayAgent(OwnProgram):
             places.python, "-I", "-S", str(places.programs / "replay.py"),
             "--script", str(places.solution / "replay.json"), "--settings", str(places.settings),
             "--workspace", str(places.workspace), "--transcript", str(places.transcript),
-            "--permission-mode", self._mode,
+            "--permission-mode", self._mode, "--runner", self._runner,
         ]  # fmt: skip
         if places.mcp_config is not None:
             argv += ["--mcp-config", str(places.mcp_config)]

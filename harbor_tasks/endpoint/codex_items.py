@@ -1,19 +1,21 @@
 """Codex's tool calls, as they stand in its conversation with the model; hooks know them by other names.
 
-How the program's own record names them is said in interceptor/codex_transcript.py, which also runs in sandboxes.
+How the program's own record names them is said in interceptor/codex_transcript.py, and what another program's calls
+become there in interceptor/codex_tools.py; both also run in sandboxes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from harbor_tasks.endpoint.script import SUBAGENT_TOOLS
 from harbor_tasks.resources import script_module
 
 _RECORD = script_module("codex_transcript")
+_TOOLS = script_module("codex_tools")
 CALLS: tuple[str, ...] = _RECORD.CALLS
 OUTPUTS: tuple[str, ...] = _RECORD.OUTPUTS
 BLOCKED: tuple[str, ...] = _RECORD.BLOCKED
@@ -56,6 +58,26 @@ def _item(tool: str, given: Mapping[str, Any], ident: str, offered: Collection[s
         return {**item, "namespace": server[1], "name": server[2]}
     space = next((one for one in NAMESPACES if tool.startswith(one)), None)
     return item if space is None else {**item, "namespace": space, "name": tool.removeprefix(space)}
+
+
+def own_call(tool: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The call that Codex makes in place of this one, as its hooks are shown it; None when it has none like it."""
+    found: tuple[str, dict[str, Any]] | None = _TOOLS.own_call(tool, given)
+    return found
+
+
+def proposed(tool: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A call of `own_call` as a script proposes it: how subagents are started depends on the model (`item_of`)."""
+    return ("Agent", {"prompt": given["message"]}) if tool == _SPAWN else (tool, given)
+
+
+def own_entries(entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Recorded calls as a script proposes them to Codex, and the tools of those that it has no call for."""
+    kept, left_out = _TOOLS.own_entries(entries)
+    for entry in kept:
+        if "tool" in entry:
+            entry["tool"], entry["input"] = proposed(entry["tool"], entry["input"])
+    return kept, left_out
 
 
 def call_of(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

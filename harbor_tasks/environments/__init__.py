@@ -19,6 +19,7 @@
 - variables.py: which variables a trial gets, and references to the caller's
 - selftest.py: does the registered hook decide, here, with this policy
 - scripted.py, judge_model.py: a script in place of the agent's model, and the model of judges
+- recordings.py: which recorded calls came to nothing
 - contained.py, reaper.py: a program with all that it starts, ended together
 - evidence.py: did every covered call pass the interceptor
 - verdict.py, costs.py: what a verifier wrote, and what trials spent

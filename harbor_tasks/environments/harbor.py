@@ -323,6 +323,7 @@ def _agent_config(agent: str, manifest: BuildManifest) -> dict[str, Any]:
         return {"name": "codex", "model_name": _model_name(str(manifest.models.skill), "openai")}
     mode = manifest.runner.permission_mode or DEFAULT_MODE
     options = {"permission_mode": mode, "plugins": ",".join(manifest.plugins)}
+    options |= {"runner": "codex"} if manifest.runner.type == "codex" else {}
     return {"import_path": "harbor_replay:ReplayAgent", "kwargs": options}
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harbor_tasks.agents.base import Agent, make_agent, require_known
+from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.environments import strangers
 from harbor_tasks.environments.base import (
     FINISHED,
@@ -31,7 +32,7 @@ from harbor_tasks.environments.base import (
 from harbor_tasks.environments.costs import job_spent
 from harbor_tasks.environments.local import LocalEnvironment
 from harbor_tasks.environments.lock import is_running
-from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls
+from harbor_tasks.environments.scripted import ScriptedModel, Scripts, recorded_calls, recorded_calls_of_codex
 from harbor_tasks.errors import AuthorError, MachineError, Problem, Where, display_path
 from harbor_tasks.policy.matchers import named
 from harbor_tasks.tasks.manifest import BuildManifest, TaskPart, read_manifest
@@ -109,7 +110,8 @@ def plan_job(
     manifest = read_manifest(source)
     strangers.require_trust(source, manifest, options.environment, trusted=options.trust)
     agent = agent or make_agent(options.agent, manifest)
-    scripts = scripts or (recorded_calls if options.scripted else None)
+    if scripts is None and options.scripted:
+        scripts = recorded_calls_of_codex if agent.name == CodexAgent.name else recorded_calls
     model = ScriptedModel(scripts) if scripts is not None else None
     old = old_job(options, agent.name, scripted=model is not None) if options.resume is not None else None
     tasks = _tasks(source, manifest, options.cases, old)

@@ -13,6 +13,7 @@ from typing import Any
 
 from harbor_tasks.agents.base import solution_dir
 from harbor_tasks.endpoint import Endpoint, Recorded, Script, Turn, script_of
+from harbor_tasks.endpoint.codex_items import own_entries
 from harbor_tasks.endpoint.script import Asked
 from harbor_tasks.errors import AuthorError
 from harbor_tasks.resources import script_module
@@ -28,15 +29,26 @@ Scripts = Callable[[Path, str | None], Script]
 
 def recorded_calls(task: Path, step: str | None) -> Script:
     """The case's recorded calls (replay.yaml), as the agent `replay` plays them."""
+    return script_of(recorded_entries(task, step), "replay" if step is None else f"replay_{step}")
+
+
+def recorded_calls_of_codex(task: Path, step: str | None) -> Script:
+    """The same as the calls that Codex makes; what it has no call for is left out, and said (recordings.py)."""
+    own, _ = own_entries(recorded_entries(task, step))
+    return script_of(own, "replay" if step is None else f"replay_{step}")
+
+
+def recorded_entries(task: Path, step: str | None) -> list[dict[str, Any]]:
+    """The entries of replay.yaml for a task or step; AuthorError when there are none that can be played."""
     replay = script_module("replay")
     path = solution_dir(task, step) / "replay.json"
     try:
-        entries = replay.entries_of(json.loads(path.read_bytes()), step)
+        entries: list[dict[str, Any]] = replay.entries_of(json.loads(path.read_bytes()), step)
     except FileNotFoundError:
         raise AuthorError("no replay.yaml") from None
     except (OSError, ValueError, replay.ScriptError) as error:
         raise AuthorError(f"a replay.yaml that cannot be played: {error}") from None
-    return script_of(entries, "replay" if step is None else f"replay_{step}")
+    return entries
 
 
 class StepsScript(Script):

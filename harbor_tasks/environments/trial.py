@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harbor_tasks import __version__
+from harbor_tasks.environments import recordings
 from harbor_tasks.environments.base import (
     Calls,
     ErrorKind,
@@ -130,7 +131,7 @@ class TrialRun:
         self.plan, self.stop = plan, stop
         steps = manifest.steps or (None,)
         self.parts = [Part(step, plan.folder / "steps" / step.id if step else plan.folder) for step in steps]
-        self.max_usd = manifest.execution.max_budget_usd
+        self.max_usd, self.runner = manifest.execution.max_budget_usd, manifest.runner.type
         self.toml: dict[str, Any] = {}
         self.error: TrialError | None = None
         self.warnings: list[str] = []
@@ -186,6 +187,7 @@ class TrialRun:
         elif self.plan.agent.transcript_from == "sessions":
             keep_sessions(part.folder / "sessions", part.transcript)
         part.error = _agent_error(part.ended, part)
+        self.warnings += recordings.notes(self.plan, part.id, part.transcript, runner=self.runner)
         self._note_version(part)
         part.cost, part.tokens = cost_of(part.transcript), tokens_of(part.transcript)
         log = sandbox.log

@@ -174,19 +174,27 @@ def _settings(ev: Eval, problems: Problems) -> dict[str, Any]:
 
 
 def _hooks(ev: Eval, handlers: Handlers, command: str, *, protect: bool) -> dict[str, Any]:
-    """The key ``hooks`` of settings.json: one group, so that no call is decided twice."""
+    """The key ``hooks`` of settings.json: one group, so that no call is decided twice.
+
+    Of an eval for Codex it is what the agent `replay` goes by.
+    """
     matcher = hook_matcher(_patterns(handlers), protect=protect, runtime=ev.spec.runner.type)
-    return {} if matcher is None else {"hooks": {"PreToolUse": [_group(matcher, command)]}}
+    if matcher is None:
+        return {}
+    after = _after(handlers, command) if ev.spec.runner.type == "codex" else {}
+    return {"hooks": {"PreToolUse": [_group(matcher, command)], **after}}
 
 
 def _codex_hooks(handlers: Handlers, command: str, *, protect: bool) -> dict[str, Any]:
     """The content of .codex/hooks.json; there a question is answered by what the hook says about its result."""
     patterns = _patterns(handlers)
     matcher = hook_matcher(patterns, protect=protect, runtime="codex")
-    groups = {"PreToolUse": [_group(matcher or "*", command)]}
-    if named(_QUESTIONS, patterns):
-        groups["PostToolUse"] = [_group(_ANSWERED_AFTER, command)]
-    return {"hooks": groups}
+    return {"hooks": {"PreToolUse": [_group(matcher or "*", command)], **_after(handlers, command)}}
+
+
+def _after(handlers: Handlers, command: str) -> dict[str, Any]:
+    """Of Codex's hooks the one that answers questions."""
+    return {"PostToolUse": [_group(_ANSWERED_AFTER, command)]} if named(_QUESTIONS, _patterns(handlers)) else {}
 
 
 def _patterns(handlers: Handlers) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 from harbor_tasks.agents.base import Agent, Launch, Places
 from harbor_tasks.agents.codex import CodexAgent
 from harbor_tasks.endpoint import Call, Script, Turn
-from harbor_tasks.endpoint.codex_items import BLOCKED
+from harbor_tasks.endpoint.codex_items import BLOCKED, own_call, proposed
 from harbor_tasks.errors import MachineError
 from harbor_tasks.proving.calls import Forced
 from harbor_tasks.proving.through import attacks, programs
@@ -37,9 +37,10 @@ WRITES_PROGRAMS = "gpt-6-sol"
 """A model that the program has write programs, which call its tools."""
 GOES_ON = "toolu_where_0010"
 """The call whose program goes on while the agent does."""
-_OWN = ("apply_patch", "view_image", "update_plan", "get_goal", "create_goal", "update_goal")
-_QUESTIONS = ("AskUserQuestion", "request_user_input")
-_SUBAGENTS = ("Agent", "Task", "spawn_agent")
+_OWN = (
+    "Bash", "apply_patch", "request_user_input", "spawn_agent", "view_image", "update_plan", "get_goal", "create_goal",
+    "update_goal",
+)  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 _ADDED = re.compile(r"\*\*\* Begin Patch\n\*\*\* Add File: (.+)\n((?:\+.*\n)*\+.*)\n\*\*\* End Patch\n?")
 _NOT_OFFERED = ("unsupported call: ", "unsupported custom tool call: ", "request_user_input is unavailable in ")
@@ -155,24 +156,14 @@ class Codex:
     def own(self, forced: Forced) -> Forced | str:
         """The call that Codex makes in place of Claude Code's, or why there is none."""
         tool, given = forced.probe.tool, forced.probe.input
-        if tool == "Bash" or tool in _OWN or tool.startswith("mcp__"):
-            return forced
-        if tool in _QUESTIONS:
-            return replace(forced, probe=replace(forced.probe, tool="request_user_input", input=_complete(given)))
-        if tool in _SUBAGENTS:
-            told = {"message": str(given.get("message", given.get("prompt", "")))}
-            return replace(forced, probe=replace(forced.probe, tool="spawn_agent", input=told))
-        patch = _patch(tool, given)
-        if patch is None:
+        found = own_call(tool, given)
+        if found is None or not (found[0] in _OWN or tool.startswith("mcp__")):
             return NO_TOOL
-        return replace(forced, probe=replace(forced.probe, tool="apply_patch", input={"command": patch}))
+        return replace(forced, probe=replace(forced.probe, tool=found[0], input=found[1]))
 
     def call(self, forced: Forced) -> Call:
         """The call as the endpoint proposes it."""
-        tool, given = forced.probe.tool, forced.probe.input
-        if tool == "spawn_agent":
-            return Call(forced.id, "Agent", {"prompt": given["message"]})
-        return Call(forced.id, tool, given)
+        return Call(forced.id, *proposed(forced.probe.tool, forced.probe.input))
 
     def possible(self, forced: Forced) -> bool:
         """Whether a call leaves files outside the workspace alone."""
@@ -279,30 +270,3 @@ class Codex:
         except (ValueError, KeyError, TypeError):
             return False
         return labels == {answer if isinstance(answer, str) else ", ".join(answer)}
-
-
-def _patch(tool: str, given: Mapping[str, Any]) -> str | None:
-    """What Codex would write in place of a call of another program's tool for files."""
-    path = given.get("file_path")
-    if tool not in ("Write", "Edit") or not isinstance(path, str):
-        return None
-    if tool == "Write":
-        body = [f"*** Add File: {path}", *(f"+{line}" for line in str(given.get("content", "")).split("\n"))]
-    else:
-        old, new = (str(given.get(name, "")).split("\n") for name in ("old_string", "new_string"))
-        body = [f"*** Update File: {path}", "@@", *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
-    return "\n".join(["*** Begin Patch", *body, "*** End Patch", ""])
-
-
-def _complete(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Questions with all that the program demands of one, and no more: an author's probe need not spell one out."""
-    questions = given.get("questions")
-    if not isinstance(questions, list):
-        return dict(given)
-    whole = []
-    for number, question in enumerate(questions, 1):
-        options = [{"label": one} if isinstance(one, str) else one for one in question.get("options") or ()]
-        options = [{"description": str(one.get("label")), **one} for one in options]
-        known = {"id": f"q{number}", "header": "Choice", **question, "options": options}
-        whole.append({name: known[name] for name in ("id", "header", "question", "options") if name in known})
-    return {"questions": whole}
