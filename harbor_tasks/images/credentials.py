@@ -22,8 +22,6 @@ from typing import Any
 from harbor_tasks.errors import MachineError, display_path
 
 DOCKER_HUB = "docker.io"
-_DOCKER_HUB_KEY = "https://index.docker.io/v1/"
-"""How Docker's configuration and its helpers name it."""
 HELPER_SECONDS = 60.0
 """That a helper may take: it may ask its user for a password first."""
 _MAX_ANSWER = 1 << 16
@@ -137,7 +135,10 @@ def _helper_fault(program: str, what: str) -> _UnusableError:
 
 
 def _key(registry: str) -> str:
-    return _DOCKER_HUB_KEY if _host_of(registry) == DOCKER_HUB else registry
+    """How Docker's configuration and its helpers name a registry: Docker's own by another name."""
+    from docker.auth import INDEX_URL
+
+    return str(INDEX_URL) if _host_of(registry) == DOCKER_HUB else registry
 
 
 def _host_of(key: str) -> str:

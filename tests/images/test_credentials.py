@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from docker.auth import INDEX_URL
 
 from harbor_tasks.images import credentials
 from harbor_tasks.images.credentials import credentials_for
@@ -52,7 +53,7 @@ def test_credentials_come_from_the_helper_of_the_registry_and_never_show(tmp_pat
         ("[]", "holds no JSON object"),
         ('{"auths": [1]}', "has an auths that is no object"),
         ('{"auths": {"docker.io": 1}}', "has an entry of auths for docker.io that is no object"),
-        ('{"auths": {"https://index.docker.io/v1/": {"auth": "bm8="}}}', "that is not NAME:PASSWORD in base64"),
+        (f'{{"auths": {{"{INDEX_URL}": {{"auth": "bm8="}}}}}}', "that is not NAME:PASSWORD in base64"),
         ('{"auths": {"docker.io": {"auth": 5}}}', "that is not NAME:PASSWORD in base64"),
         ('{"credHelpers": ["docker.io"]}', "has a credHelpers that is no object"),
         ('{"credsStore": {"a": "b"}}', "that is no text"),

@@ -364,7 +364,7 @@ def test_a_credential_helper_that_is_not_installed_is_said_and_stops_nothing(
     assert image.built
     (warning,) = [line for line in ensure.said if line.startswith("warning")]
     assert "docker-credential-not-installed" in warning
-    assert "ignored" in warning
+    assert "is not installed; mend that" in warning
 
 
 def test_the_command_makes_and_finds_an_image(
