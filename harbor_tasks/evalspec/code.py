@@ -30,12 +30,16 @@ def body_faults(text: str) -> list[PythonFault]:
 
 
 def returns_nothing(text: str) -> bool:
-    """Whether a valid body can never return a value: it has no `return` of its own with one, or is a generator."""
+    """Whether a valid body can never return a value: it has no `return` of its own with one, or is a generator.
+
+    One that raises says something else than a verdict on purpose, and is left alone.
+    """
     body = textwrap.dedent(text.expandtabs(8) if "\t" in text else text)
     indented = "".join(f" {line}" if line.strip() else line for line in body.splitlines(keepends=True))
     own = list(_own_nodes(ast.parse(_HEAD + indented).body))
     generates = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)
-    return generates or not any(isinstance(node, ast.Return) and node.value is not None for node in own)
+    said = any(isinstance(node, ast.Raise) or (isinstance(node, ast.Return) and node.value) for node in own)
+    return generates or not said
 
 
 def _own_nodes(function: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -353,6 +353,7 @@ def test_all_errors_are_said_at_once_each_with_its_line(load: Load) -> None:
         ("def own():\n    return True\nown()", False),
         ("f = lambda: 1\nf()", False),
         ("yield 1\nreturn True", False),
+        ("raise RuntimeError('not yet')", True),
         ("if outputs:\n\treturn True", True),
         ("for f in outputs:\n    with f:\n        return 1, 'why'", True),
         ("try:\n    pass\nfinally:\n    return 0", True),
