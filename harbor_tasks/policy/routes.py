@@ -33,6 +33,7 @@ _EDITORS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 _FREE = ("Agent", "Task", "Skill")
 _QUESTIONS = ("AskUserQuestion", "request_user_input", "request_user_input_async")
 _WITHIN = ("in the workspace",)
+_READS, _EDITS = "but for commands that only read", "or that edit files"
 _ALIKE = {
     "WebFetch": ("Bash",), "WebSearch": ("WebFetch", "Bash"), "Read": ("Grep", "Bash"), "Grep": ("Read", "Bash"),
     "Glob": ("Bash",), "Write": ("Edit", "Bash"), "Edit": ("Write", "Bash"), "MultiEdit": ("Edit", "Write", "Bash"),
@@ -77,8 +78,13 @@ class Route:
 
     @property
     def is_open(self) -> bool:
-        """Whether some of its calls run."""
-        return self.state != "guarded" and self.permission not in ("removed", "refused", "asks")
+        """Whether some of its calls run that do more than read."""
+        shut = self.permission == "removed" or (self.permission in ("refused", "asks") and not self._in_part)
+        return self.state != "guarded" and not shut
+
+    @property
+    def _in_part(self) -> bool:
+        return any(rule.startswith("pre-approved ") for rule in self.rules)
 
     @property
     def said_of_permission(self) -> str:
@@ -235,8 +241,7 @@ def _by_mode(tool: str, mode: str) -> tuple[Permission, tuple[str, ...]]:
     elif tool in _FREE:
         found = ("asks" if careful else "runs", ())
     elif tool == "Bash":
-        reads = "but for commands that only read" + " or edit files" * (mode == "acceptEdits")
-        found = ("judged", ()) if careful else (refusal, (reads,))
+        found = ("judged", ()) if careful else (refusal, (_READS, *(_EDITS,) * (mode == "acceptEdits")))
     elif tool in ("WebFetch", "WebSearch") or tool.startswith("mcp__"):
         found = (refusal, ())
     return found
@@ -289,12 +294,16 @@ def _also_by(route: Route, every: Iterable[Route], rules: Sequence[Handler]) -> 
     if route.tool in _QUESTIONS or not (route.state != "unguarded" or kept):
         return ()
     opened = {one.tool for one in every if one.is_open}
+    if route.tool in _READERS:  # which commands do without being asked
+        opened |= {one.tool for one in every if one.state != "guarded" and _READS in one.rules}
     if route.tool.startswith("mcp__"):
         own = ("its other tools",) if route.state == "partly guarded" else ()
         return (*own, *(name for name in ("Bash", "WebFetch") if name in opened))
     alike = _ALIKE.get(route.tool, ())
     if route.tool == "Bash" and any(map(_is_about_requests, rules)):
         alike = ("WebFetch", *alike)
+    if route.state == "unguarded":  # but for a rule of paths, by which the program judges these alike
+        alike = tuple(name for name in alike if RULES_OF.get(name, name) != RULES_OF.get(route.tool, route.tool))
     return tuple(name for name in alike if name in opened)
 
 

@@ -153,12 +153,17 @@ def test_codex_has_no_permission_rules() -> None:
         ("WebFetch", Permits(deny=("WebFetch",)), (), ("Bash",)),
         ("WebFetch", Permits(deny=("WebFetch", "Bash")), (), ()),
         ("WebFetch", Permits(deny=("WebFetch",), mode="dontAsk"), (), ()),  # where Bash is refused
+        ("WebFetch", Permits(("Bash(curl *)",), ("WebFetch",), mode="dontAsk"), (), ("Bash",)),
+        ("Read", Permits(deny=("Read(a/**)",), mode="dontAsk"), (), ("Bash",)),  # `cat` is not asked about
+        ("Read", Permits(mode="dontAsk"), (Handler("m", ("Read",)),), ("Grep", "Bash")),
+        ("Write", Permits(deny=("Edit(a/**)",), mode="dontAsk"), (), ()),
         ("WebFetch", Permits(), (), ()),  # which nothing guards
         ("WebSearch", Permits(deny=("WebSearch",)), (), ("WebFetch", "Bash")),
         ("Bash", Permits(), (BASH,), ("WebFetch",)),
         ("Bash", Permits(deny=("WebFetch",)), (BASH,), ()),
         ("Bash", Permits(), (Handler("m", ("Bash",), input_filters=("^rm",)),), ()),  # no request
-        ("Write", Permits(deny=("Edit(a/**)",)), (), ("Edit", "Bash")),
+        ("Write", Permits(deny=("Edit(a/**)",)), (), ("Bash",)),  # the rule is about all that write files
+        ("Write", Permits(), (Handler("m", ("Write",)),), ("Edit", "Bash")),
         ("Read", Permits(), (Handler("m", ("Read",)),), ("Grep", "Bash")),
         ("apply_patch", CODEX, (Handler("m", ("Write",)),), ("Bash",)),
     ],
