@@ -28,7 +28,7 @@ def bundles_folder() -> Path:
 
 def remove_left() -> Iterator[Path]:
     """What killed processes left where bundles are unpacked, here and in the cache, removed one after the other."""
-    for place in (Path(), cache_folder()):
+    for place in (Path(), bundles_folder()):
         for folder in left_beside(place):
             with contextlib.suppress(OSError):
                 remove_tree(folder)
