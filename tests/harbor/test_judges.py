@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from harbor_tasks.endpoint import Endpoint, Replies, uses
 from harbor_tasks.environments.base import read_trials
 from harbor_tasks.environments.engine import find_engine
 from harbor_tasks.environments.gateway import gateway_of
-from harbor_tasks.results.judges import score_job
+from harbor_tasks.results.judges import Asked, score_job
 
 from .kit import MakeDesk
 
@@ -44,7 +42,7 @@ def test_a_model_is_asked_from_the_sandbox_with_a_key_that_nothing_else_sees(
         assert read_trials(job) == [trial]
         assert score_job(job, env, fresh=True).asked == 1
         [again] = read_trials(job)
-        assert dataclasses.asdict(score_job(job, {})) == {"asked": 0, "recorded": 1, "failed": 0}
+        assert score_job(job, {}) == Asked(asked=0, recorded=1, failed=0)
         assert (again.reward, again.judges[1].value) == (0.25, 2)
     for path in job.rglob("*"):  # Harbor's own files are among them
         assert not path.is_file() or KEY[7:].encode() not in path.read_bytes(), path
