@@ -45,13 +45,6 @@ def check_prompt(ev: Eval, at: int, texts: Sequence[tuple[str, Path | None]], pr
         )  # fmt: skip
     if any(ev.is_faulty("judges", at, key) for key in ("score_range", "feedback_type")):  # the scale is not known
         return
-    low, high = judge.score_range or (0, 1)
-    threshold = ev.spec.thresholds.get(judge.name)
-    if threshold is not None and threshold.min_mean is not None and threshold.min_mean > high:
-        problems.warn(
-            f"thresholds.{judge.name}.min_mean is {threshold.min_mean:g}, but the score is from {low:g} to {high:g}",
-            ev.file, ev.line("thresholds", judge.name, "min_mean"), hint="set the judge's score_range", code=CODE,
-        )  # fmt: skip
     if judge.score_range is None and judge.feedback_type != "bool":
         scale = next((found.group() for text, _ in texts for found in _SCALE.finditer(text) if _is_scale(found)), None)
         if scale is not None:

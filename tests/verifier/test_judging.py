@@ -239,9 +239,9 @@ def test_a_threshold_beyond_the_scale_of_a_model_judge_is_a_warning(project: Pro
     _, said = project.judging(judges.replace("RANGE", ""))
     assert len(said) == 1
     assert (
-        "eval.yaml:7: thresholds.a.min_mean is 3.5, but the score is from 0 to 1; set the judge's score_range"
-        in said[0]
+        "eval.yaml:7: thresholds.a.min_mean is 3.5, which can never be reached: the judge's scale ends at 1" in said[0]
     )
+    assert "set the judge's score_range" in said[0]
     assert project.judging(judges.replace("RANGE", ", score_range: [1, 5]"))[1] == []
 
 
