@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from harbor_tasks.errors import AuthorError, MachineError
-from harbor_tasks.proving import ProbeReport, prove
+from harbor_tasks.proving import ProbeReport, ProbeRow, prove
 from harbor_tasks.tasks.build import build
 
 HANDLERS: list[dict[str, Any]] = [
@@ -110,6 +111,21 @@ def test_a_miss_says_what_differs(tmp_path: Path, wrong: dict[str, Any], says: s
         Console(file=text, width=200).print(part)
     assert "MISSED" in text.getvalue()
     assert "1 probe, 1 missed" in text.getvalue()
+
+
+def test_several_environments_fit_into_a_narrow_terminal() -> None:
+    tool, places = "mcp__a_server_of_a_long_name__process_refund", ("local", "docker", "harbor")
+    row = ProbeRow("a refund above the ceiling", tool, "local", "deny", "deny", "at most 50", True, call="1")
+    missed = replace(row, environment="harbor", got="none", ok=False, misses=("expected deny, got none",))
+    rows = (row, replace(row, environment="docker"), missed)
+    report = ProbeReport(rows, (), {"docker": True, "harbor": True})
+    text = StringIO()
+    for part in report.tables():
+        Console(file=text, width=60).print(part)
+    lines = text.getvalue().splitlines()
+    assert any(all(place in line for place in ("expected", "local *", *places[1:])) for line in lines)
+    assert any(line.split()[-5:] == ["deny", "deny", "deny", "none", "MISSED"] for line in lines)
+    assert "a refund above the ceiling: expected deny, got none" in lines
 
 
 def test_deny_rules_of_the_eval_count_too(tmp_path: Path) -> None:
