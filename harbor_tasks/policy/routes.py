@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from harbor_tasks.policy.handlers import Handler, Handlers, for_runtime
@@ -73,7 +73,7 @@ class Route:
     permission: Permission = "none"
     rules: tuple[str, ...] = ()
     """The permission rules that are about it, or what else decides."""
-    also_by: tuple[str, ...] = field(default=())
+    also_by: tuple[str, ...] = ()
     """Of a route that is guarded: open routes by which the same can be reached."""
 
     @property

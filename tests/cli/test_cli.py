@@ -115,6 +115,21 @@ def test_what_was_asked_for_is_one_document(eval_dir: Path, ask: Answer) -> None
     assert (code, document["removed"]) == (0, [])
 
 
+def test_check_shows_the_routes_of_an_eval_without_errors(
+    eval_dir: Path, ask: Answer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {route["tool"]: route for route in ask("check", "e")[1]["routes"]}
+    assert (found["Bash"]["state"], found["Bash"]["also_by"]) == ("partly guarded", ["WebFetch"])
+    assert answer(["check", "e"]) == 0
+    out = capsys.readouterr().out
+    assert "also reached by" in out
+    assert "1 note" in out
+    with (eval_dir / "eval.yaml").open("a") as file:
+        file.write("nonsense: [\n")
+    code, document, _ = ask("check", "e")
+    assert (code, document["routes"]) == (2, [])
+
+
 def test_a_job_of_which_there_is_nothing_is_said(eval_dir: Path, ask: Answer) -> None:
     code, document, err = ask("clean", "--job", "nope")
     assert code == document["exit_code"] == 2

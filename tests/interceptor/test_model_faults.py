@@ -55,6 +55,18 @@ def test_white_space_around_a_key_is_not_sent(hook: Hook, endpoint: Endpoint) ->
     assert (done.answers, done.log[0]["tier"]) == ({"Which?": "b"}, "model")
 
 
+@pytest.mark.parametrize("name", ["input.yaml", "answers.yaml", "model.json"])
+def test_a_file_of_the_case_without_an_end_leaves_the_answer_to_the_next_tier(
+    name: str, hook: Hook, play: Play
+) -> None:
+    (hook.home / name).symlink_to("/dev/zero")
+    began = time.monotonic()
+    done, asked = play(GOOD)
+    assert (done.answers, done.log[0]["tier"], asked) == ({"Which?": "a"}, "guessed", [])
+    assert "no answer: OSError" in done.stderr
+    assert time.monotonic() - began < 25  # the limit of the model's tier is 30
+
+
 AT_ONCE: dict[str, tuple[Reply, str]] = {
     "400 for a parameter": (fails(400, f"max_tokens: too many for {KEY}"), "HTTP 400"),
     "401": (fails(401, f"invalid x-api-key {KEY}"), "HTTP 401"),

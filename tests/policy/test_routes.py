@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
 from harbor_tasks.evalspec.schema import Runner
 from harbor_tasks.policy.handlers import Handler, Handlers
 from harbor_tasks.policy.permissions import PermissionRules
-from harbor_tasks.policy.routes import Permits, Route, permits_of, routes, routes_table
+from harbor_tasks.policy.routes import Permission, Permits, Route, permits_of, routes, routes_table
 
 
 def rules(*handlers: Handler) -> Handlers:
@@ -230,3 +233,9 @@ def test_routes_of_codex_go_by_its_own_names_and_have_no_permission_rules() -> N
         "Bash": "unguarded", "apply_patch": "unguarded", "request_user_input": "unguarded", "spawn_agent": "guarded",
         "view_image": "unguarded", "mcp__shop__*": "unguarded",
     }  # fmt: skip
+
+
+def test_the_page_about_agents_explains_every_word(repo_root: Path) -> None:
+    page = (repo_root / "docs" / "agents.md").read_text(encoding="utf-8")
+    words = set(get_args(Permission)) - {"none"}
+    assert {word for word in words if f"*{word}*" in page or f"*only {word}*" in page} == words

@@ -300,19 +300,25 @@ def test_a_body_that_drips(lying: Lying, monkeypatch: pytest.MonkeyPatch) -> Non
     assert time.monotonic() - began < 8
 
 
-def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
+def hold(lying: Lying, size: int) -> threading.Event:
+    """The registry sends the beginning of a layer and no more; set when it has."""
     reached = threading.Event()
 
-    def hold(handler: Handler) -> bool:
+    def begin(handler: Handler) -> bool:
         handler.send_response(200)
-        handler.send_header("Content-Length", "50000")
+        handler.send_header("Content-Length", str(size))
         handler.end_headers()
         handler.wfile.write(b"beginning")
         reached.set()
         time.sleep(20)
         return True
 
-    lying.registry.spoil = only(lying.layer)(hold)
+    lying.registry.spoil = only(lying.layer)(begin)
+    return reached
+
+
+def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
+    reached = hold(lying, 50_000)
     (tmp_path / "there").mkdir()
     words = [sys.executable, "-m", "harbor_tasks.cli", "pull", f"{lying.host}/x", "-o", "there/new/out"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
@@ -328,18 +334,7 @@ def test_ctrl_c_leaves_nothing(lying: Lying, tmp_path: Path) -> None:
 
 
 def test_the_next_pull_removes_what_a_killed_one_left(lying: Lying, packed: Packed, tmp_path: Path) -> None:
-    reached = threading.Event()
-
-    def hold(handler: Handler) -> bool:
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(packed.info.size))
-        handler.end_headers()
-        handler.wfile.write(b"beginning")
-        reached.set()
-        time.sleep(20)
-        return True
-
-    lying.registry.spoil = only(lying.layer)(hold)
+    reached = hold(lying, packed.info.size)
     there = tmp_path / "there"
     for kept in (".hp-out-of-mine", ".hp-out-12345678", ".out-12345678"):
         (there / kept).mkdir(parents=True)
